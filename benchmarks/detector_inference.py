@@ -38,7 +38,12 @@ def compare() -> Iterator[Ratio]:
         return np.vecdot(rest, rest)
 
     yield from _compared(
-        X, "residual", fs.FedPCADetector(RANK, scale=False).fit(train, sites=sites), by_sklearn, by_numpy, 1.0
+        X,
+        "residual",
+        fs.FedPCADetector(RANK, scale=False, distance="residual").fit(train, sites=sites),
+        by_sklearn,
+        by_numpy,
+        1.0,
     )
 
     covariance = EmpiricalCovariance().fit(train)

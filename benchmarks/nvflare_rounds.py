@@ -1,4 +1,4 @@
-"""Milliseconds per round of a real federation on this machine, against a bare NVIDIA FLARE job that does the same.
+"""Milliseconds per round of a real federation on this machine, against bare messages of NVIDIA FLARE.
 
 Three sites and a server as processes of their own, mutual TLS; 1000 x 20 float64 to each site and back in each round.
 """
@@ -18,8 +18,6 @@ from pathlib import Path
 import numpy as np
 
 import fedspan as fs
-from fedspan.engines.nvflare.client.user_session import UserSession, write_relay_job
-from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 
 SITES, ROUNDS, WANTED = ("north", "south", "west"), 100, 60.0
@@ -32,29 +30,46 @@ def echo(site, bulk):
     return {"bulk": bulk + 1.0}
 """
 BARE = """
-import json, time
+import json, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import numpy as np
-from nvflare.collab import collab
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 
-class Server:
-    @collab.main
-    def main(self):
-        bulk, times = np.zeros((1000, 20)), []
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
-            replies = dict(collab.clients(timeout=30.0).echo(bulk))
-            bulk = sum(replies[name] for name in sorted(replies)) / len(replies)
-            times.append(time.perf_counter() - start)
+class Server(FLComponent):
+    def handle_event(self, event_type, fl_ctx):
+        if event_type == EventType.SYSTEM_START:
+            threading.Thread(target=self.rounds, args=(fl_ctx.get_engine().get_cell(),), daemon=True).start()
+
+    def rounds(self, cell):
+        def ask(site, data):
+            message = new_cell_message({}, data)
+            reply = cell.send_request(channel="bare", topic="echo", target=site, request=message, timeout=30.0)
+            return np.frombuffer(reply.payload).reshape(1000, 20) if reply.payload else None
+
+        with ThreadPoolExecutor(len(SITES)) as threads:
+            while any(ask(site, np.zeros((1000, 20)).tobytes()) is None for site in SITES):
+                time.sleep(0.5)
+            bulk, times = np.zeros((1000, 20)), []
+            for _ in range(ROUNDS):
+                start = time.perf_counter()
+                replies = list(threads.map(ask, SITES, [bulk.tobytes()] * len(SITES)))
+                bulk = sum(replies) / len(replies)
+                times.append(time.perf_counter() - start)
         assert bulk[0, 0] == ROUNDS
         Path(OUT).write_text(json.dumps(times))
 
 
-class Client:
-    @collab.publish
-    def echo(self, bulk):
-        return bulk + 1.0
+class Client(FLComponent):
+    def handle_event(self, event_type, fl_ctx):
+        if event_type == EventType.SYSTEM_START:
+            fl_ctx.get_engine().get_cell().register_request_cb(channel="bare", topic="*", cb=self.echo)
+
+    def echo(self, message):
+        return new_cell_message({}, (np.frombuffer(message.payload) + 1.0).tobytes())
 """
 
 
@@ -65,7 +80,7 @@ def main() -> dict[str, float]:
         sys.path.insert(0, str(folder))
         (folder / "bench_steps.py").write_text(STEPS)
         result = {"through fs.connect": _with_fedspan(folder)}
-        result["bare NVIDIA FLARE job"] = _bare(folder)
+        result["bare messages of NVIDIA FLARE, from server to sites"] = _bare(folder)
     for what, value in result.items():
         print(f"{value:8.1f}  {what}, ms per round")
     print(f"(at most {WANTED:g} is wanted through fs.connect; {len(SITES)} sites, median of {ROUNDS} rounds)")
@@ -100,36 +115,27 @@ def _with_fedspan(folder: Path) -> float:
 
 
 def _bare(folder: Path) -> float:
-    """Run NVIDIA FLARE's own processes and a job of two classes, arrays inline, as fast as it goes."""
+    """Run NVIDIA FLARE's own processes with a component each that sends and returns arrays, as fast as it goes."""
     out = folder / "times.json"
-    (folder / "bench_bare.py").write_text(f"ROUNDS, OUT = {ROUNDS}, {str(out)!r}\n{BARE}")
+    (folder / "bench_bare.py").write_text(f"SITES, ROUNDS, OUT = {SITES}, {ROUNDS}, {str(out)!r}\n{BARE}")
     here = LocalDeployment(folder / "bare", "bench", dict.fromkeys(SITES, folder))
     processes = []
     try:
         for name in ("coordinator", *SITES):
             kit = here.kit(name)
             resources = json.loads((kit / "local" / "resources.json").read_text())
-            resources["class_allow_list"] += ["bench_bare.Server", "bench_bare.Client"]
-            (kit / "local" / "resources.json").write_text(json.dumps(resources))
             side = "server" if name == "coordinator" else "client"
+            kept = [one for one in resources["components"] if not one["id"].startswith("fedspan")]
+            resources["components"] = [*kept, {"id": "bare", "path": f"bench_bare.{side.title()}", "args": {}}]
+            (kit / "local" / "resources.json").write_text(json.dumps(resources))
             command = [sys.executable, "-m", f"nvflare.private.fed.app.{side}.{side}_train", "-m", str(kit)]
             command += ["-s", f"fed_{side}.json", "--set", "secure_train=true", "org=fedspan", "config_folder=config"]
             command += [f"uid={name}"] * (side == "client")
             quiet = subprocess.DEVNULL
             processes.append(subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True))
-        session = _logged_in(here)
-        job = write_relay_job(folder / "job", SITES)
-        for file, own, name in (("server", "relay", "Server"), ("client", "site", "Client")):
-            path = job / "app" / "config" / f"config_fed_{file}.json"
-            config = json.loads(path.read_text())
-            config["np_download_chunk_size"] = 0
-            config["components"] = [{"id": own, "path": f"bench_bare.{name}", "args": {}}]
-            path.write_text(json.dumps(config))
-        session._flare.submit_job(str(job))
         until = time.monotonic() + 120.0
         while not out.exists() and time.monotonic() < until:
             time.sleep(0.2)
-        session.close()
         return statistics.median(json.loads(out.read_text())) * 1e3
     finally:
         for process in processes:
@@ -137,18 +143,3 @@ def _bare(folder: Path) -> float:
             process.kill()
             process.wait()
         shutil.rmtree(folder / "bare", ignore_errors=True)
-
-
-def _logged_in(here: LocalDeployment) -> UserSession:
-    until = time.monotonic() + 60.0
-    while True:
-        try:
-            session = UserSession(read_kit(here.kit("alice")), 5.0)
-            if set(session.registered()) == set(SITES):
-                return session
-            session.close()
-        except fs.errors.FedspanError:
-            pass
-        if time.monotonic() > until:
-            raise TimeoutError("the bare federation did not start")
-        time.sleep(0.5)

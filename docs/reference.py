@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import inspect
 import os
 import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -40,7 +42,7 @@ GROUPS = {
         Topic("PCA", ("pca",)),
         Topic("Tables", ("tables", "sums")),
         Topic("Statistics", ("statistics",)),
-        Topic("Anomaly detection", ("anomaly",)),
+        Topic("Anomaly detection", ("anomaly", "gateway")),
         Topic("Landmarks", ("landmarks",)),
         Topic("Clustering", ("clustering",)),
         Topic("Maps", ("maps",)),
@@ -66,11 +68,12 @@ GROUPS = {
     "Numbers, data and reports": (
         Topic("Linear algebra", ("linalg",)),
         Topic("Datasets", ("datasets",)),
-        Topic("Reports", ("report", "plots")),
+        Topic("Reports", ("report", "plots", "tracking")),
         Topic("Command line", ("cli", "papers")),
     ),
 }
 TOPICS = {topic.rooms[0]: topic for topics in GROUPS.values() for topic in topics}
+EXAMPLES = Path(__file__).parent.parent / "examples"
 #: Rooms whose names are for fedspan's own modules only.
 INTERNAL = {"__main__", "checks", "durable", "progress"}
 
@@ -149,10 +152,26 @@ def topic_page(name: str, topic: Topic) -> str:
     rows = [(f":doc:`/api/{page_of(module.__name__)}`", first_paragraph(module)) for module in found]
     text += table("Algorithms and their parts", rows, "25 75")
     text += steps_table({id: step for room in topic.modules for id, step in steps_in(room.__name__).items()})
+    text += gallery_links(topic)
     if found:
         pages = "".join(f"   {page_of(module.__name__)}\n" for module in found)
         text += f".. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{pages}"
     return text
+
+
+def gallery_links(topic: Topic) -> str:
+    """Return links to the examples of the gallery that use a topic's public names."""
+    names = [
+        f"{where}.{name}" for module in topic.modules for where, found in public_names(module).items() for name in found
+    ]
+    used = re.compile("|".join(rf"\b{re.escape(name.replace('fedspan.', 'fs.', 1))}\b" for name in names) or "(?!)")
+    links = []
+    for path in sorted(EXAMPLES.glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if used.search(source):
+            title = (ast.get_docstring(ast.parse(source)) or path.stem).splitlines()[0]
+            links.append(f"- :doc:`{title} </gallery/{path.stem}>`\n")
+    return f"**In the gallery**\n\n{''.join(links)}\n" if links else ""
 
 
 def algorithm_page(module: ModuleType) -> str:

@@ -11,7 +11,7 @@ GROUPS = {
     "one federation over NVIDIA FLARE": (
         "tests/engines/nvflare/test_hardening.py",
         "tests/engines/nvflare/test_nvflare_transport.py",
-        "tests/engines/nvflare/test_relay_monitor.py",
+        "tests/engines/nvflare/test_hub_connection.py",
         "tests/engines/nvflare/test_study_client.py",
     ),
     "MNIST, the models of reports, and UMAP, which is compiled when it is first used": (

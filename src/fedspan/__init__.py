@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Any
 from fedspan.federation import FaultPlan, Federation, Policy, Replies, RunRecord, SecureSum, Site, step, transform
 
 if TYPE_CHECKING:
+    from fedspan.anomaly.anomaly_detector import FedAnomalyDetector
     from fedspan.anomaly.autoencoder_detector import FedAutoencoderDetector
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
+    from fedspan.anomaly.centers_detector import FedCentersDetector
+    from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.atlases.harmony import FedHarmony
     from fedspan.atlases.whole_way import atlas
     from fedspan.clustering.k_means import FedKMeans
     from fedspan.clustering.spectral import FedSpectralClustering
+    from fedspan.datasets.sources.streamed_table import stream
     from fedspan.engines.local.anndata_sites import federate_anndata
     from fedspan.engines.local.embedded import LocalFederation, federate
     from fedspan.engines.nvflare.client.connect import connect
@@ -34,6 +38,13 @@ if TYPE_CHECKING:
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
     from fedspan.plots import plot_components, plot_map, plot_scores
+    from fedspan.statistics.combat.combat_estimator import FedComBat
+    from fedspan.statistics.describe.describe_table import describe
+    from fedspan.statistics.regression.linear_regression import FedLinearRegression
+    from fedspan.statistics.regression.logistic_regression import FedLogisticRegression
+    from fedspan.statistics.regression.poisson_regression import FedPoissonRegression
+    from fedspan.statistics.survival.cox_regression import FedCoxRegression
+    from fedspan.statistics.survival.kaplan_meier import FedKaplanMeier
     from fedspan.tables.encoder import FedTabularEncoder
     from fedspan.tables.scaler import FedStandardScaler
 
@@ -41,15 +52,24 @@ __version__ = "0.1.0"
 
 #: Every estimator and the module that defines it.
 ESTIMATORS = {
+    "FedAnomalyDetector": "anomaly.anomaly_detector",
     "FedAutoencoderDetector": "anomaly.autoencoder_detector",
     "FedBiGANDetector": "anomaly.bigan_detector",
+    "FedCentersDetector": "anomaly.centers_detector",
+    "FedComBat": "statistics.combat.combat_estimator",
+    "FedCoxRegression": "statistics.survival.cox_regression",
     "FedFewShotRegressor": "few_shot.estimator",
     "FedHarmony": "atlases.harmony",
+    "FedIsolationDetector": "anomaly.isolation_detector",
     "FedKMeans": "clustering.k_means",
+    "FedKaplanMeier": "statistics.survival.kaplan_meier",
     "FedLandmarks": "landmarks.estimator",
+    "FedLinearRegression": "statistics.regression.linear_regression",
+    "FedLogisticRegression": "statistics.regression.logistic_regression",
     "FedMixedRegressor": "mixed_regression.estimator",
     "FedPCA": "pca.estimator",
     "FedPCADetector": "anomaly.pca_detector",
+    "FedPoissonRegression": "statistics.regression.poisson_regression",
     "FedSpectralClustering": "clustering.spectral",
     "FedStandardScaler": "tables.scaler",
     "FedTSNE": "maps.tsne",
@@ -63,6 +83,7 @@ _LATER = {
     "LocalFederation": "engines.local.embedded",
     "atlas": "atlases.whole_way",
     "connect": "engines.nvflare.client.connect",
+    "describe": "statistics.describe.describe_table",
     "federate": "engines.local.embedded",
     "federate_anndata": "engines.local.anndata_sites",
     "load": "persistence",
@@ -70,23 +91,33 @@ _LATER = {
     "plot_map": "plots.map_plot",
     "plot_scores": "plots.score_plot",
     "save": "persistence",
+    "stream": "datasets.sources.streamed_table",
 }
 _MODULES = (
     *("aggregation", "attacks", "audit", "datasets", "errors", "linalg", "model_selection", "privacy", "protocols"),
-    *("report", "statistics", "wire"),
+    *("report", "statistics", "tracking", "wire"),
 )
 
 __all__ = [
     "FaultPlan",
+    "FedAnomalyDetector",
     "FedAutoencoderDetector",
     "FedBiGANDetector",
+    "FedCentersDetector",
+    "FedComBat",
+    "FedCoxRegression",
     "FedFewShotRegressor",
     "FedHarmony",
+    "FedIsolationDetector",
     "FedKMeans",
+    "FedKaplanMeier",
     "FedLandmarks",
+    "FedLinearRegression",
+    "FedLogisticRegression",
     "FedMixedRegressor",
     "FedPCA",
     "FedPCADetector",
+    "FedPoissonRegression",
     "FedSpectralClustering",
     "FedStandardScaler",
     "FedTSNE",
@@ -102,6 +133,7 @@ __all__ = [
     "Site",
     "atlas",
     "connect",
+    "describe",
     "federate",
     "federate_anndata",
     "load",
@@ -110,6 +142,7 @@ __all__ = [
     "plot_scores",
     "save",
     "step",
+    "stream",
     "transform",
 ]
 

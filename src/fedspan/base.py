@@ -17,7 +17,9 @@ from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import InputError
 from fedspan.federation import Federation, PrivacySpent, Site
 from fedspan.progress import ProgressBar
+from fedspan.sums.batches import uncounted, with_batch
 from fedspan.sums.columns import agree_on_columns
+from fedspan.sums.one_round import Agree
 
 
 def check_aggregator(aggregator: Any) -> None:
@@ -27,6 +29,11 @@ def check_aggregator(aggregator: Any) -> None:
             f"aggregator={aggregator!r} must be None or a callable (values, weights) -> Aggregate, such as "
             "fedspan.aggregation.GeometricMedian()"
         )
+
+
+def secure(X: Any) -> bool:
+    """Return whether the calls of a fit on `X` are carried by secure sums, which add and merge nothing."""
+    return isinstance(X, Federation) and bool(X.policy.secure_sum)
 
 
 def in_single_precision(X: Any) -> bool:
@@ -47,6 +54,8 @@ class FedEstimator(BaseEstimator):
     sites_: tuple[str, ...]
     #: Whether the columns of tables may hold text.
     takes_text = False
+    #: Whether it learns targets, though it is no regressor or classifier of scikit-learn's.
+    learns_target = False
 
     def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
         """Write the fitted estimator to one file: arrays and plain values, no pickle. Read it with `fedspan.load`.
@@ -75,9 +84,18 @@ class FedEstimator(BaseEstimator):
 
     @contextmanager
     def _fitting(
-        self, X: Any, y: Any, sites: Any, task: Any = None, sample_weight: Any = None, **checks: Any
+        self,
+        X: Any,
+        y: Any,
+        sites: Any,
+        task: Any = None,
+        sample_weight: Any = None,
+        agree: Agree | None = None,
+        **checks: Any,
     ) -> Iterator[Federation]:
         """Run the block as one run on the federation that `X` is or becomes: the calls are the same.
+
+        `agree` is how the sites agree on their columns, if the same call is to learn more (`OneRound`).
 
         Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
         """
@@ -88,7 +106,7 @@ class FedEstimator(BaseEstimator):
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
-            columns, agreed = agree_on_columns(run, text=self.takes_text)
+            columns, agreed = agree_on_columns(run, text=self.takes_text) if agree is None else agree(run)
             if columns.weighted:
                 self._check_weights()
             if isinstance(X, Federation):  # scikit-learn has validated the columns of a table
@@ -99,6 +117,35 @@ class FedEstimator(BaseEstimator):
             self.sites_ = agreed.sites
             yield agreed
             self.run_ = run.record
+
+    @contextmanager
+    def _updating(self, X: Any, sites: Any, batch: str | None) -> Iterator[Federation | None]:
+        """Run the block as one run on new rows, with the columns that the estimator was fitted on.
+
+        It gets ``None`` where all rows of the `batch` are counted already. Sets ``run_``, and adds to ``sites_`` and to
+        ``counted_batches_``.
+        """
+        fed = self._as_federation(X, None, sites, reset=False)
+        counted: dict[str, tuple[str, ...]] = getattr(self, "counted_batches_", {})
+        new = uncounted(batch, counted, fed)
+        if new is None:
+            yield None
+            return
+        observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
+        settings = {**self._settings_that_count(), "random_state": self._seed()}
+        with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
+            columns, agreed = agree_on_columns(run, text=self.takes_text)
+            names = self._names()
+            known = names is None or columns.names is None or set(names) == set(columns.names)
+            if columns.count != self.n_features_in_ or not known:
+                raise InputError(
+                    f"the rows have {columns.count} columns{'' if known else ' of other names'}, and "
+                    f"{type(self).__name__} was fitted on {self.n_features_in_} features"
+                )
+            self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
+            yield agreed
+            self.run_ = run.record
+        self.counted_batches_ = with_batch(batch, counted, agreed.sites)
 
     def _settings_that_count(self) -> dict[str, Any]:
         """Return the parameters that have an effect, for the record of the run."""
@@ -111,6 +158,15 @@ class FedEstimator(BaseEstimator):
             "or repeat rows"
         )
 
+    def _refuse_weights_with(self, **parameters: Any) -> None:
+        """Refuse rows with weights beside parameters that can't use them: those that are not ``None``."""
+        used = [name for name, value in parameters.items() if value is not None]
+        if used:
+            raise InputError(
+                f"{type(self).__name__}({used[0]}={parameters[used[0]]!r}) takes no account of sample_weight, and rows "
+                f"have weights: use another {used[0]}, or repeat rows"
+            )
+
     def _single_replies(self) -> str | None:
         """Return which parameters need the replies of single sites, as a call has them, or ``None`` for sums alone."""
         aggregator = getattr(self, "aggregator", None)
@@ -121,8 +177,17 @@ class FedEstimator(BaseEstimator):
         return False
 
     def _as_federation(
-        self, X: Any, y: Any, sites: Any, task: Any = None, sample_weight: Any = None, **checks: Any
+        self,
+        X: Any,
+        y: Any,
+        sites: Any,
+        task: Any = None,
+        sample_weight: Any = None,
+        *,
+        reset: bool = True,
+        **checks: Any,
     ) -> Federation:
+        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns."""
         if isinstance(X, Federation):
             if sample_weight is not None:
                 raise InputError(
@@ -139,7 +204,7 @@ class FedEstimator(BaseEstimator):
                 f"fit(fedspan.federate(X, sites={sites!r}))"
             )
         # Values that are not finite are refused later, by feature and site.
-        table = self._validated(X, reset=True, ensure_all_finite=False, **checks)
+        table = self._validated(X, reset=reset, ensure_all_finite=False, **checks)
         if sites is None:
             return LocalFederation([Site("site", table, y, task, sample_weight=sample_weight)])
         return federate(table, y, sites=sites, task=task, sample_weight=sample_weight)
@@ -213,3 +278,11 @@ def _dispatching(for_tables: Callable[..., Any], for_federations: Callable[..., 
 
 
 _let_federations_pass(FedTransformer)
+
+
+class WeightedTransformer(FedTransformer):
+    """Mixin of transformers whose ``fit`` takes the weights of rows."""
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Any:
+        """Fit to `X` and return what `transform` makes of it."""
+        return self.fit(X, y, sites=sites, sample_weight=sample_weight).transform(X)

@@ -20,6 +20,14 @@ INDEX = {
     "quantiles": "sums.quantiles",
     "category_union": "tables.parts.category_union",
     "column_kinds": "tables.parts.column_kinds",
+    # Descriptions of tables.
+    "correlation": "statistics.describe.pair_statistics",
+    "covariance": "statistics.describe.pair_statistics",
+    "crosstab": "statistics.describe.cross_counts",
+    "describe": "statistics.describe.describe_table",
+    "histogram": "statistics.describe.histograms",
+    "overview": "statistics.describe.table_overview",
+    "site_differences": "statistics.describe.site_differences",
     # Principal components.
     "covariance_pca": "pca.covariance",
     "fedpe": "pca.fedpe",
@@ -49,8 +57,17 @@ INDEX = {
     "random_start": "mixed_regression.random_start",
     "spectral_start": "mixed_regression.spectral_start",
     "vanilla_fedavg": "mixed_regression.baselines",
+    # Regression with standard errors.
+    "generalized_linear_model": "statistics.regression.generalized_linear_model",
+    "least_squares": "statistics.regression.least_squares",
+    "noisy_least_squares": "statistics.regression.noisy_least_squares",
+    # Survival, and adjustment for sites.
+    "cox_model": "statistics.survival.cox_model",
+    "event_counts": "statistics.survival.event_counts",
+    "log_rank": "statistics.survival.log_rank_test",
     # Effects of batches.
     "harmony": "atlases.harmony_by_sums",
+    "site_adjustment": "statistics.combat.site_adjustment",
     # Landmarks, clusters and maps.
     "feddl": "landmarks.feddl",
     "federated_k_means": "clustering.federated_k_means",

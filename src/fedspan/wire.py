@@ -92,7 +92,11 @@ def encode(message: Mapping[str, object]) -> bytes:
     >>> decode(data)
     {'mean': array([0., 0., 0.]), 'n': 10}
     """
-    message = canonical(message)
+    return encoded(canonical(message))
+
+
+def encoded(message: Message) -> bytes:
+    """Return ``encode(message)`` of a message that is canonical."""
     parts: list[bytes | memoryview] = [b"".join(_heads(message))]
     total = _HEAD.size + len(parts[0])
     for value in message.values():

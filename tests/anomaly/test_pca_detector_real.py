@@ -58,7 +58,7 @@ def test_the_residual_is_that_of_pooled_pca_on_unsw(unsw):
     found = []
     for seed in (0, 1, 2):
         train, sites, test, y = unsw_split(unsw, seed)
-        detector = fs.FedPCADetector(10, solver="covariance").fit(train, sites=sites)
+        detector = fs.FedPCADetector(10, solver="covariance", distance="residual").fit(train, sites=sites)
         scaler = StandardScaler().fit(train)
         pca = PCA(10, svd_solver="full").fit(scaler.transform(train))
         Z = scaler.transform(test)
@@ -71,7 +71,7 @@ def test_the_residual_is_that_of_pooled_pca_on_unsw(unsw):
 
 def test_the_residual_on_ton(ton):
     train, sites, test, y = ton_split(ton, 0, log(ton.data))
-    detector = fs.FedPCADetector(10, solver="covariance").fit(train, sites=sites)
+    detector = fs.FedPCADetector(10, solver="covariance", distance="residual").fit(train, sites=sites)
     assert auc(detector, test, y) == pytest.approx(0.894, abs=0.005)
 
 
@@ -112,8 +112,9 @@ def test_malicious_sites_do_not_disable_a_resilient_detector(unsw, kind):
         "noise": attacks.RandomNoise(10.0),
         "reverse": attacks.ScaledReverse(100.0),
     }[kind]
-    honest = fs.FedPCADetector(10, solver="subspace_median").fit(fed)
-    detector = fs.FedPCADetector(10, solver="subspace_median").fit(fed.corrupt(attack, sites=fed.sites[::4]))
+    honest = fs.FedPCADetector(10, solver="subspace_median", distance="residual").fit(fed)
+    corrupted = fed.corrupt(attack, sites=fed.sites[::4])
+    detector = fs.FedPCADetector(10, solver="subspace_median", distance="residual").fit(corrupted)
     assert auc(detector, test, y) > auc(honest, test, y) - 0.03
     assert abs(np.mean(detector.predict(test[y == 0]) == -1) - 0.05) < 0.015
 
@@ -123,5 +124,5 @@ def test_sites_on_their_own_do_worse(ton):
     tenth = sites // 10  # ten sites, as sorted as the hundred
     alone = fs.LocalPCADetector(10).fit(train, sites=tenth)
     mean = np.mean([roc_auc_score(y, -alone.score_samples(test, site=name)) for name in alone.sites_])
-    together = auc(fs.FedPCADetector(10).fit(train, sites=tenth), test, y)
+    together = auc(fs.FedPCADetector(10, distance="residual").fit(train, sites=tenth), test, y)
     assert mean < together - 0.1

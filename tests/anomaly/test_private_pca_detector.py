@@ -63,7 +63,7 @@ def test_what_is_spent(tmp_path):
     [
         ({"quantile": 1.0}, "quantile=1.0 must"),
         ({"solver": "subspace_median"}, "has no noise"),
-        ({"n_components": 6}, r"must be below the rank .* nothing does"),
+        ({"n_components": 6, "distance": "residual"}, r"must be below the rank .* nothing does"),
         ({"privacy": 1.0}, "must be None, or"),
     ],
 )

@@ -89,7 +89,7 @@ def test_tiny_residuals_keep_their_digits():
     rng = np.random.default_rng(0)
     U = np.linalg.qr(rng.normal(size=(6, 2)))[0]
     X = 1e3 * rng.normal(size=(400, 2)) @ U.T + 1e-4 * rng.normal(size=(400, 6))
-    detector = fs.FedPCADetector(2, scale=False).fit(X, sites=np.arange(400) % 4)
+    detector = fs.FedPCADetector(2, scale=False, distance="residual").fit(X, sites=np.arange(400) % 4)
     D = X - detector.mean_
     exact = D.astype(np.longdouble) - (D.astype(np.longdouble) @ detector.components_.T) @ detector.components_
     np.testing.assert_allclose(-detector.score_samples(X), np.sum(exact**2, axis=1).astype(float), rtol=1e-6)

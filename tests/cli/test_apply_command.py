@@ -158,3 +158,21 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(what, folder, t
     assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 2
     assert sentence in capsys.readouterr().err
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_long_table_is_worked_on_in_parts_with_progress(tables, monkeypatch, capsys):
+    """The same results as in one piece, and the time left on standard error."""
+    from fedspan import progress
+    from fedspan.cli.study import apply_command
+
+    trained('name = "FedPCADetector"\nn_components = 1', 'drop = ["cost"]')
+    assert main(["apply", "study", "new.csv", "--out", "whole.csv"]) == 0
+    monkeypatch.setattr(apply_command, "_FEWEST_ROWS", 5)
+    monkeypatch.setattr(apply_command, "_BLOCK", 1)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    capsys.readouterr()
+    assert main(["apply", "study", "new.csv", "--out", "parts.csv"]) == 0
+    assert "applying to new.csv: 42% done, about" in capsys.readouterr().err
+    whole, parts = pd.read_csv("whole.csv"), pd.read_csv("parts.csv")
+    np.testing.assert_allclose(parts["score"], whole["score"])
+    assert parts["alarm"].equals(whole["alarm"])

@@ -61,6 +61,15 @@ def test_files_in_different_dialects_state_their_own(folder):
     assert main(["run", "study.toml"]) == 0
 
 
+def test_a_decimal_comma_in_one_file_leaves_the_commas_of_the_others(folder):
+    rows(0).to_csv("a.csv", index=False)
+    rows(1).to_csv("b.csv", index=False)
+    rows(2).to_csv("c.csv", **DIALECT)
+    study = written("a.csv", "b.csv", "c.csv")
+    assert study["data"]["sites"]["c"] == {"file": "c.csv", "separator": ";", "decimal": ","}
+    assert main(["run", "study.toml"]) == 0
+
+
 def test_one_file_with_a_column_of_sites(folder):
     frame = pd.concat([rows(seed).assign(hospital=name) for seed, name in enumerate("abc")])
     frame.to_csv("all.csv", index=False)

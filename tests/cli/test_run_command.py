@@ -162,6 +162,17 @@ def test_a_used_folder_is_refused_without_resume_and_gives_the_same_bytes_with_i
     assert (study.parent / "results" / "study.toml").read_text() == STUDY
 
 
+def test_a_live_page_follows_the_run_and_links_to_the_report(study, capsys):
+    assert main(["run", str(study), "--live"]) == 0
+    page = study.parent / "results" / "live.html"
+    assert page.as_uri() in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert 'href="report.html"' in text
+    assert "FedStandardScaler" in text
+    assert main(["run", str(study), "--live", "--detach", "--kit", "none"]) == 2
+    assert "--live shows a run of this process" in capsys.readouterr().err
+
+
 def test_a_study_with_secure_sums(study, table, capsys):
     study.write_text(STUDY + "[federation]\nsecure_sum = true\nwire = true\n")
     assert main(["run", str(study)]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 import fedspan as fs
@@ -19,7 +20,7 @@ def test_labels_stay_at_the_sites_of_a_federation_unless_they_are_posted():
     with pytest.raises(AttributeError, match=r"stay at its sites; fit with post_labels=True"):
         _ = model.labels_
     steps = {call.step for call in model.run_.calls[1:]}  # the first is that of the columns
-    assert steps == {"sums.sums", "sums.centred_sums", "clustering.cluster_counts", "clustering.cluster_means"}
+    assert steps == {"sums.moments", "clustering.cluster_counts", "clustering.cluster_means"}
     posting = fs.FedKMeans(4, random_state=0, post_labels=True).fit(fed)
     np.testing.assert_array_equal(posting.labels_at("1"), model.predict(X[1::3]))
     refitted = posting.set_params(post_labels=False).fit(fed)
@@ -70,3 +71,43 @@ def test_rows_that_are_all_the_same():
     np.testing.assert_array_equal(model.cluster_centers_, np.ones((3, 2)))
     np.testing.assert_array_equal(model.cluster_sizes_, [20, 0, 0])
     assert model.inertia_ == 0.0
+
+
+@pytest.mark.parametrize("policy", [None, fs.Policy(secure_sum=True)], ids=["plain", "secure"])
+def test_whole_weights_are_repeated_rows(policy):
+    X = np.random.default_rng(0).normal(size=(120, 3)) + 6 * (np.arange(120) % 3)[:, None]
+    labels, weights = np.arange(120) % 4, np.random.default_rng(1).integers(0, 4, 120)
+    again = np.repeat(np.arange(120), weights)
+    for options in ({}, {"init": X[:3]}):
+        repeated = fs.FedKMeans(3, random_state=0, **options).fit(
+            fs.federate(X[again], sites=labels[again], policy=policy)
+        )
+        weighted = fs.FedKMeans(3, random_state=0, **options).fit(
+            fs.federate(X, sites=labels, sample_weight=weights, policy=policy)
+        )
+        np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, rtol=1e-9)
+        np.testing.assert_allclose(weighted.cluster_sizes_, repeated.cluster_sizes_, rtol=1e-12)
+        np.testing.assert_allclose(weighted.inertia_, repeated.inertia_, rtol=1e-9)
+
+
+def test_weights_are_those_of_scikit_learn():
+    X = np.random.default_rng(0).normal(size=(200, 3)) + 6 * (np.arange(200) % 3)[:, None]
+    weights = np.random.default_rng(1).exponential(size=200) / 1000
+    ours = fs.FedKMeans(3, init=X[:3], tol=0.0).fit(X, sites=np.arange(200) % 5, sample_weight=weights)
+    theirs = KMeans(3, init=X[:3], n_init=1, tol=0.0).fit(X, sample_weight=weights)
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=1e-9)
+    np.testing.assert_allclose(ours.inertia_, theirs.inertia_, rtol=1e-9)
+    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+    assert ours.score(X, sample_weight=weights) == pytest.approx(theirs.score(X, sample_weight=weights))
+    split = fs.FedKMeans(3, random_state=0).fit(X, sites=np.arange(200) % 5, sample_weight=weights)
+    assert split.inertia_ == pytest.approx(theirs.inertia_, rel=1e-3)
+
+
+def test_a_site_without_weights_counts_each_row_once_beside_one_with_them():
+    X = np.random.default_rng(0).normal(size=(60, 2)) + 6 * (np.arange(60) % 2)[:, None]
+    sites = [fs.Site("a", X[:30], sample_weight=np.full(30, 2.0)), fs.Site("b", X[30:])]
+    found = fs.FedKMeans(2, init=X[:2]).fit(fs.LocalFederation(sites))
+    theirs = KMeans(2, init=X[:2], n_init=1).fit(X, sample_weight=np.r_[np.full(30, 2.0), np.ones(30)])
+    np.testing.assert_allclose(found.cluster_centers_, theirs.cluster_centers_, rtol=1e-9)
+    with pytest.raises(fs.errors.InputError, match=r"FedKMeans\(least_rows=5\) takes no account of sample_weight"):
+        fs.FedKMeans(2, least_rows=5).fit(fs.LocalFederation(sites))

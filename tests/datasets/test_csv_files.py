@@ -154,3 +154,23 @@ def test_words_that_were_taken_as_missing_are_counted(tmp_path):
     frame = read_table(written(tmp_path, "a,b\n" + "1,x\n" * 5000 + "NA,y\n"))
     assert missing_words(frame) == {"a": {"NA": 1}}
     assert frame["a"].isna().sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        ("a,b\n1,x\n2.5,y\n", Dialect()),
+        ("a,b\n" + "1,2\n" * 2000 + "NA,none\n", Dialect()),
+        ("a;b\n1,5;x\n-2;\n;1,5\n", Dialect(";", ",")),
+        ("a,b\ntrue,7\nfalse,\n", Dialect()),
+        ("a,b\n1,2020-01-01\n?,word\n", Dialect(missing=("?",))),
+    ],
+)
+def test_large_files_are_read_by_their_first_rows_with_the_same_result(tmp_path, monkeypatch, text, dialect):
+    path = tmp_path / "rows.csv"
+    path.write_text(text, encoding="utf-8")
+    small = read_table(path, dialect)
+    monkeypatch.setattr("fedspan.datasets.sources.file_source._TEXT_FIRST", 0)
+    large = read_table(path, dialect)
+    pd.testing.assert_frame_equal(small, large)
+    assert missing_words(small) == missing_words(large)

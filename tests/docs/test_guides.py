@@ -13,7 +13,7 @@ import pytest
 from fedspan.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / f"{name}.md" for name in ("index", "start", "protocols")]
+PAGES = [DOCS / f"{name}.md" for name in ("index", "start", "protocols", "secure-sums", "mixed-regression", "leaks")]
 PAGES += sorted(page for page in (DOCS / "guides").glob("*.md") if page.stem != "index")
 BLOCK = re.compile(r"^```(python|toml|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", flags=re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")

@@ -32,6 +32,8 @@ def test_the_commands_are_there(capsys):
             assert done.value.code == 0, rest
         elif rest[:2] == ["-m", "benchmarks"]:
             assert (ROOT / "benchmarks" / f"{rest[2]}.py").is_file(), rest
+        elif rest[:2] == ["-m", "pytest"]:
+            assert (ROOT / rest[2]).exists(), rest
         else:
             assert (ROOT / rest[0]).exists(), rest
     assert "usage: fedspan reproduce" in capsys.readouterr().out

@@ -86,7 +86,16 @@ def test_every_link_of_the_pages_leads_to_a_page(pages):
     links = [
         link for text in pages.values() for link in re.findall(r"</?(?:api/)?([\w/]+)>`|:doc:`/api/([\w/]+)`", text)
     ]
-    assert {first or second for first, second in links} <= set(pages)
+    found = {first or second for first, second in links}
+    examples = {f"gallery/{path.stem}" for path in (ROOT / "examples").glob("*.py")}
+    assert found <= set(pages) | examples
+    assert found & examples
+
+
+def test_a_topic_leads_to_the_examples_that_use_it(pages):
+    assert ":doc:`Detect anomalies across clinics </gallery/detect_anomalies>`" in pages["anomaly"]
+    assert "/gallery/federated_map" in pages["maps"]
+    assert "/gallery/federated_map" not in pages["few_shot"]
 
 
 def test_every_command_is_explained(pages):

@@ -13,6 +13,7 @@ import fedspan as fs
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.landmarks import feddl as module
 from fedspan.landmarks.feddl import feddl
+from fedspan.landmarks.parts import feddl_settings
 from fedspan.linalg import mmd2
 from tests.landmarks.landmark_examples import blobs, leaves, run
 
@@ -122,7 +123,7 @@ def test_single_precision_is_close_and_halves_the_messages():
 def test_precision_is_chosen_by_the_work_of_a_round(monkeypatch):
     X, labels = blobs()
     assert run(X, labels, rounds=0).precision == "double"
-    monkeypatch.setattr(module, "SINGLE_ABOVE", 240 * 12 * 4 - 1)
+    monkeypatch.setattr(feddl_settings, "SINGLE_ABOVE", 240 * 12 * 4 - 1)
     assert run(X, labels, rounds=0).precision == "single"
 
 

@@ -11,6 +11,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.federation.calls.call import Call, Delivery
+from fedspan.sums.moments import local_centred_products, local_centred_sums, local_sums
 
 from .protocol_examples import EXAMPLES, VARIANTS
 
@@ -44,4 +45,8 @@ def captured_calls() -> dict[str, list[Captured]]:
         rows = np.random.default_rng(0).normal(size=(60, 5))
         fed = fs.federate(rows, sites=np.arange(60) % 4, policy=fs.Policy(secure_sum=True))
         fs.FedStandardScaler().fit(fed)
+        plain = fs.federate(rows, sites=np.arange(60) % 4)  # within a secure sum these are not seen
+        plain.sum(local_sums)
+        for step in (local_centred_sums, local_centred_products):
+            plain.sum(step, centre=rows.mean(axis=0))
     return found

@@ -55,6 +55,17 @@ def table(seed=0, n=60, d=5):
 
 
 Y = np.random.default_rng(1).normal(size=60)  # targets of the rows of `table`, for whoever learns from targets
+SURVIVAL = np.column_stack([np.ceil(5 * np.exp(Y)), np.arange(60) % 3 > 0])
+#: Targets of another kind, by estimator.
+TARGETS = {
+    "FedLogisticRegression": (Y > 0.1).astype(int),
+    "FedPoissonRegression": np.floor(np.exp(Y)),
+} | dict.fromkeys(("FedCoxRegression", "FedKaplanMeier"), SURVIVAL)
+
+
+def target_of(kind):
+    """Return the targets of the rows of `table` that an estimator can learn."""
+    return TARGETS.get(kind.__name__, Y)
 
 
 def fitted(estimator):

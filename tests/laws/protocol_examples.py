@@ -112,6 +112,27 @@ def class_sites():
     return mixture_sites(classes=True)
 
 
+def survival_sites():
+    """Nine sites with two groups and two more columns; some rows of each group leave at each of three times."""
+    rng = np.random.default_rng(5)
+    sites = []
+    for i in range(9):
+        row = np.arange(48 + 12 * i)
+        X = np.column_stack([row % 2, rng.normal(size=(len(row), 2))])
+        sites.append(fs.Site(f"site-{i}", X, np.column_stack([1 + row // 2 % 3, row // 6 % 2]).astype(float)))
+    return sites
+
+
+def separated_sites():
+    """Nine sites whose targets the sign of the first column decides."""
+    return [fs.Site(site.name, site.X, (site.X[:, 0] > 0).astype(float)) for site in class_sites()]
+
+
+def named_sites():
+    """Nine sites with classes that have names."""
+    return [fs.Site(site.name, site.X, np.array(["no", "yes"])[site.y.astype(int)]) for site in class_sites()]
+
+
 def gram_product(fed, Q):
     total = fed.sum(local_product, V=Q)
     return total["product"], dict.fromkeys(total.sites, 1.0)
@@ -123,11 +144,15 @@ U = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 3)))[0]
 
 BOOKS = Codebooks(codebooks=1, rows_per_centre=40, axes=3, k_means_rounds=1)
 MOMENTS = GaussianMoments(50.0, 1e-5, lower=-12.0, upper=12.0)
+LEVELS = GaussianMoments(50.0, 1e-5, lower=-10.0, upper=10.0)
+NAMES = {"proto": ["tcp", "udp"], "depth": ["1", "2"]}
 LANDMARKS = Landmarks(np.arange(24.0).reshape(3, 8), 0.1, 0.0, np.zeros(8), 2.0, "double")
 
 SETTINGS = {
     "agree_on_columns": {},
+    "site_adjustment": {"features": np.arange(1, 8), "covariates": np.array([0])},
     "moments": {},
+    "row_moments": {"widest": 8},
     "refuse_bad_values": {},
     "quantiles": {"level": 0.9},
     "covariance_pca": {"rank": 3},
@@ -143,6 +168,9 @@ SETTINGS = {
     "resilient_power": {"rank": 3, "n_columns": 8, "iterations": 4},
     "resilient_covariance": {"rank": 3},
     "local_detectors": {"rank": 3, "level": 0.9},
+    "isolation_counts": {"n_trees": 5, "depth": 3},
+    "leaf_counts": {"features": np.arange(6).reshape(2, 3), "cuts": np.zeros((2, 3))},
+    "score_counts": {"edges": np.linspace(-3.0, 3.0, 9) * np.ones((8, 1))},
     "column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
     "heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},
     "category_union": {"wanted": np.array([2]), "max_categories": 5},
@@ -248,7 +276,26 @@ CLASSES = {
     "logistic_fedx": {"models": NEAR, "max_rounds": 3, "assignment": "soft"},
     "other_classes": {"robust": False},
 }
-SETTINGS |= MIXTURES | CLASSES
+DESCRIPTIONS = {
+    "describe": {"by": "depth", "least_set": 2},
+    "histogram": {"column": "level", "by": "depth", "bins": 6},
+    "crosstab": {"rows": "proto", "columns": "depth"},
+    "correlation": {"method": "spearman"},
+    "covariance": {},
+    "site_differences": {},
+    "overview": {"bins": 4, "least_set": 1},
+}
+REGRESSIONS = {
+    "least_squares": {"effect": "random"},
+    "noisy_least_squares": {"privacy": MOMENTS, "n_columns": 4},
+}
+SURVIVALS = {
+    "event_counts": {"times": np.arange(1.0, 4.0), "by": 0},
+    "log_rank": {"times": [1.0, 2.0, 3.0]},
+    "cox_model": {"times": np.arange(1.0, 4.0)},
+}
+LOGITS = {"generalized_linear_model": {"cov_type": "HC0"}, "target_classes": {}}
+SETTINGS |= MIXTURES | CLASSES | DESCRIPTIONS | REGRESSIONS | LOGITS | SURVIVALS
 
 
 SCORES = ("row_numbers", "error_totals", "hit_rate", "value_totals", "verdict_counts", "roc_area")
@@ -258,9 +305,11 @@ SITES |= dict.fromkeys(("verdict_counts", "roc_area"), class_sites)
 SITES |= dict.fromkeys(("column_kinds", "heavy_tails", "category_union", "most_frequent"), mixed_sites)
 TASKS = ("agree_on_tasks", "refuse_bad_targets", "altgdmin", "byz_altgdmin", "pooled_coefs", "median_coefs")
 SITES |= dict.fromkeys((*TASKS, "common_centre", "voted"), task_sites)
+SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
+SITES |= dict.fromkeys(SURVIVALS, survival_sites)
+SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
 SITES |= dict.fromkeys(("cluster_agreement", "label_names"), labelled_sites)
 SITES |= dict.fromkeys(("gene_moments", "cell_components", "marker_genes"), cell_sites)
-SITES |= dict.fromkeys(MIXTURES, mixture_sites) | dict.fromkeys(CLASSES, class_sites)
 
 
 #: For the parameters of protocols that have no settings.
@@ -319,6 +368,7 @@ VARIANTS = [
         ("quantiles", {"aggregator": GeometricMedian()}, spiked_sites),
         ("fedpg", {"variant": "paper"}, spiked_sites),
         ("feddl", {"local_steps": 2}, spiked_sites),
+        ("feddl", {"reduce": 3}, spiked_sites),
         ("private_feddl", {"local_steps": 2}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1)}, spiked_sites),
         ("private_feddl", {"privacy": PaperNoise(0.1), "local_steps": 2}, spiked_sites),
@@ -327,5 +377,13 @@ VARIANTS = [
         ("logistic_fedx", {"aggregator": GeometricMedian(), "assignment": "hard"}, class_sites),
         ("best_random_start", {"loss": "logistic"}, class_sites),
         ("cluster_assignment", {"loss": "logistic"}, class_sites),
+        ("describe", {"by": "proto", "categories": NAMES, "privacy": LEVELS}, mixed_sites),
+        ("describe", {"by": None, "ranks": "exact"}, mixed_sites),
+        ("histogram", {"by": None, "privacy": LEVELS}, mixed_sites),
+        ("crosstab", {"categories": NAMES, "privacy": LEVELS}, mixed_sites),
+        ("generalized_linear_model", {"cov_type": "nonrobust"}, separated_sites),
+        ("target_classes", {}, named_sites),
+        ("event_counts", {"times": None}, survival_sites),
+        ("cox_model", {"stratified": True}, survival_sites),
     ]
 ]

@@ -46,7 +46,8 @@ def reply(site, calls):
 
 
 def same(a, b):
-    for key, value in a.items():
+    assert [key for key, value in a.items() if value is None] == [key for key, value in b.items() if value is None]
+    for key, value in ((key, value) for key, value in a.items() if value is not None):
         scale = np.max(np.abs(value), initial=1e-12)
         np.testing.assert_allclose(b[key], value, rtol=1e-6, atol=1e-7 * scale)
 
@@ -86,7 +87,7 @@ AFFINE = {
 }
 
 
-@pytest.mark.parametrize("id", [id for id, one in installed_transforms().items() if one.affine])
+@pytest.mark.parametrize("id", [id for id, one in installed_transforms().items() if one.affine and not one.view])
 def test_an_affine_transform_keeps_means_of_rows(id):
     one, rng = installed_transforms()[id], np.random.default_rng(1)
     parameters = one.validated(AFFINE[id])

@@ -156,7 +156,7 @@ def test_another_share_leaves_nothing_of_the_last_fit(monkeypatch):
     model = make().fit(X)
     model.set_params(share="distances", sums_settings=None, n_landmarks=10, early_exaggeration_iter=5, n_iter=5).fit(X)
     assert not hasattr(model, "centers_")
-    model.set_params(share="sums", n_landmarks=500, early_exaggeration_iter=250, n_iter=500, sums_settings=QUICK)
+    model.set_params(share="sums", n_landmarks="auto", early_exaggeration_iter=250, n_iter=500, sums_settings=QUICK)
     model.fit(fs.federate(X, sites=np.arange(60) % 2))
     assert not hasattr(model, "landmarks_")
     assert not hasattr(model, "embedding_")

@@ -33,7 +33,7 @@ def desk(tmp_path):
 def test_a_request_can_not_switch_off_sums_only(tmp_path, how):
     desk = Desk(tmp_path / "a", "sums_only = true")
     assert "allows secure sums only" in desk.ask()
-    assert desk.ask(run="r 2", how=how) == "the request's 'how' must be one of 'ask', 'sum', 'mean'"
+    assert desk.ask(run="r 2", how=how) == "the request's 'how' must be one of 'ask', 'sum', 'mean', 'merge'"
     assert [line["outcome"] for line in desk.lines()] == ["refused", "refused"]
 
 

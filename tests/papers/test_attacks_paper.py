@@ -11,7 +11,7 @@ from fedspan.linalg import subspace_distance
 from fedspan.papers.attacks_paper import Collude, JustBelow, OuterProduct, Rotated
 from fedspan.papers.few_shot_beyond_paper import ATTACKS
 from fedspan.papers.few_shot_runs_paper import Setting, curve
-from fedspan.pca.covariance import packed, unpacked
+from fedspan.sums.row_moments import packed, unpacked
 
 CALL = AttackedCall("any.step", 0)
 

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fedspan as fs
 from fedspan.errors import InputError
+from fedspan.federation.journal import read_journal
 
 from .tables_of_low_rank import low_rank, sine
 
@@ -95,6 +96,59 @@ def test_float32_tables_are_analysed_in_double_precision():
     theirs = PCA(3, svd_solver="full").fit(X.astype(np.float64))
     np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-12)
     assert sine(ours.components_, theirs.components_) <= 1e-6  # they are rounded at the end
+
+
+@pytest.mark.parametrize("policy", [None, fs.Policy(secure_sum=True)], ids=["plain", "secure"])
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"center": False}], ids=str)
+def test_whole_weights_are_repeated_rows(options, policy):
+    X, labels = low_rank(7)
+    weights = np.random.default_rng(0).integers(0, 4, len(X))
+    again = np.repeat(np.arange(len(X)), weights)
+    repeated = fs.FedPCA(3, **options).fit(fs.federate(X[again], sites=labels[again], policy=policy))
+    weighted = fs.FedPCA(3, **options).fit(fs.federate(X, sites=labels, sample_weight=weights, policy=policy))
+    for name in ATTRIBUTES:
+        np.testing.assert_allclose(
+            getattr(weighted, name), getattr(repeated, name), rtol=1e-9, atol=1e-10, err_msg=name
+        )
+
+
+def test_weights_need_a_solver_that_uses_them():
+    X, labels = low_rank(7)
+    ones = np.ones(len(X))
+    with pytest.raises(InputError, match=r"FedPCA\(solver='fedpg'\) takes no account of sample_weight"):
+        fs.FedPCA(3, solver="fedpg").fit(X, sites=labels, sample_weight=ones)
+    with pytest.raises(InputError, match=r"sample_weight adds up to 1, .* multiply the weights"):
+        fs.FedPCA(3).fit(X, sites=labels, sample_weight=ones / len(X))
+    weighted, plain = fs.FedPCA(3).fit(X, sites=labels, sample_weight=ones), fs.FedPCA(3).fit(X, sites=labels)
+    assert weighted.n_samples_ == plain.n_samples_ == len(X)
+    np.testing.assert_allclose(weighted.components_, plain.components_, atol=1e-12)
+
+
+def test_the_exact_solver_is_one_call_and_keeps_no_parts(tmp_path):
+    X, labels = low_rank(8, gap=False)
+    fed = fs.federate(X, sites=labels, run_dir=tmp_path / "run")
+    model = fs.FedPCA(3, solver="covariance").fit(fed)
+    assert [(call.step, call.how) for call in model.run_.calls] == [("sums.moments", "merge")]
+    _, entries = read_journal(tmp_path / "run" / "run-000" / "journal")
+    assert [list(entry.collected.replies) for entry in entries] == [[""]]
+    again = fs.FedPCA(3, solver="covariance").fit(fs.federate(X, sites=labels, run_dir=tmp_path / "run"))
+    assert again.run_.calls[0].replayed
+    assert again.components_.tobytes() == model.components_.tobytes()
+    wired = fs.FedPCA(3, solver="covariance").fit(fs.federate(X, sites=labels, wire=True, n_jobs=3))
+    assert wired.components_.tobytes() == model.components_.tobytes()
+
+
+@pytest.mark.parametrize("sites", [1, 3, 40])
+def test_means_of_a_hundred_million_deviations_cost_no_accuracy(sites):
+    """Also where the sites' means differ: the reference has extended precision."""
+    rng = np.random.default_rng(sites)
+    labels = rng.integers(0, sites, 400)
+    X = rng.normal(size=(400, 6)) @ np.diag([3.0, 2.0, 1.0, 0.5, 0.3, 0.1]) + rng.normal(size=(sites, 6))[labels] + 1e8
+    D = X.astype(np.longdouble)
+    D = (D - D.mean(axis=0)).astype(np.float64)
+    ours = fs.FedPCA(3, solver="covariance").fit(X, sites=labels)
+    assert sine(ours.components_, np.linalg.svd(D)[2][:3]) <= 1e-8
+    np.testing.assert_allclose(ours.explained_variance_, np.linalg.svd(D)[1][:3] ** 2 / 399, rtol=1e-12)
 
 
 def test_tiny_noise_keeps_its_digits():

@@ -37,8 +37,20 @@ def table(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, np.nda
     return pd.DataFrame(X, columns=COLUMNS), np.einsum("nd,nd->n", X, models), np.arange(n) % 6, sites
 
 
-def federation(**options) -> fs.Federation:
+#: What an estimator learns of the targets, where it is not numbers.
+TARGETS = {
+    "FedLogisticRegression": lambda y: (y > np.median(y)).astype(int),
+    "FedPoissonRegression": lambda y: np.floor(np.abs(y)),
+    **dict.fromkeys(
+        ("FedCoxRegression", "FedKaplanMeier"),
+        lambda y: np.column_stack([np.ceil(np.abs(y)), np.arange(len(y)) % 3 > 0]),
+    ),
+}
+
+
+def federation(name: str = "", **options) -> fs.Federation:
     X, y, task, sites = table()
+    y = TARGETS.get(name, np.asarray)(y)
     return fs.federate(X, y, sites=sites, task=task, **{"seed": 3, **options})
 
 
@@ -47,4 +59,4 @@ def fitted(name: str):
     """Return the estimator of this name, fitted."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short runs have not converged
-        return getattr(fs, name)(**PARAMETERS.get(name, {})).fit(federation())
+        return getattr(fs, name)(**PARAMETERS.get(name, {})).fit(federation(name))

@@ -14,7 +14,7 @@ from fedspan.report.models.picture import pictures_of
 from fedspan.report.sections.privacy_section import leaves_and_reveals
 from fedspan.report.sections.rerun import python_lines
 
-from .report_examples import NAMES, fitted, table
+from .report_examples import NAMES, TARGETS, fitted, table
 from .report_reading import Page
 
 pytestmark = pytest.mark.xdist_group("reports")  # one process fits them all once
@@ -53,7 +53,7 @@ def test_the_lines_of_its_report_run_it_again(name):
     model = fitted(name)
     record = fs.RunRecord.from_lines(model.run_.lines())
     X, y, task, sites = table()
-    known = {"X": X, "y": y, "task": task, "sites": sites}
+    known = {"X": X, "y": TARGETS.get(name, np.asarray)(y), "task": task, "sites": sites}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(python_lines([record]), known)

@@ -80,7 +80,7 @@ def test_what_left_the_sites_is_in_the_words_of_the_steps():
     assert "No noise was added" in page.text
     for call in model.run_.calls:
         assert leaves_and_reveals(call.step)[0] in page.text
-    assert f"the total {max(model.run_.calls[-1].bytes_up.values())} B" in page.text
+    assert f"one merged reply {max(model.run_.calls[-1].bytes_up.values())} B" in page.text
     assert leaves_and_reveals("of.another.package") == ("–", "–")
 
 

@@ -14,7 +14,8 @@ ROWS, SITES = np.random.default_rng(0).normal(size=(200, 4)) * [5.0, 3.0, 1.0, 0
 @pytest.mark.parametrize("wire", [False, True])
 def test_strange_names_of_columns_cost_their_site_and_never_the_run(wire, names):
     def attack(replies, bad, rng, call):
-        return {site: {**replies[site], "names": names} for site in bad} if call.step == "sums.columns" else {}
+        first = call.step in ("sums.columns", "sums.moments")
+        return {site: {**replies[site], "names": names} for site in bad} if first else {}
 
     fed = fs.federate(ROWS, sites=SITES, wire=wire).corrupt(attack, sites=["2"])
     for model in (fs.FedPCA(2, solver="subspace_median"), fs.FedPCA(2), fs.FedStandardScaler()):

@@ -1,4 +1,4 @@
-"""Mean and variance are of one set of sites, also where these change between the two sums."""
+"""Mean and variance are of one set of sites, also where these change between two secure sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.sums.moments import moments
 
 GONE = Failure(FailureKind.NO_REPLY, "offline")
-POLICIES = pytest.mark.parametrize("policy", [None, fs.Policy(secure_sum=True)], ids=["plain", "secure"])
+SECURE = fs.Policy(secure_sum=True)
 
 
 def table(outlier):
@@ -37,53 +37,60 @@ def away(monkeypatch):
     return plan
 
 
-@POLICIES
 @pytest.mark.parametrize("outlier", [0.0, 1e6, 1e13])
-def test_of_the_sites_that_stayed(policy, outlier, away):
+def test_of_the_sites_that_stayed(outlier, away):
     """The first sum has a site with a huge value, which leaves: squares about its mean would cancel."""
     X, sites = table(outlier)
     away.update(dict.fromkeys(range(1, 9), ("0",)))
-    found = moments(fs.federate(X, sites=sites, policy=policy))
+    found = moments(fs.federate(X, sites=sites, policy=SECURE))
     rest = X[sites != 0]
     assert (found.n, found.sites) == (300, ("1", "2", "3"))
     np.testing.assert_allclose(found.mean, rest.mean(axis=0), rtol=0, atol=1e-14)
     np.testing.assert_allclose(found.variance, rest.var(axis=0), rtol=1e-11)
 
 
-@POLICIES
-def test_of_a_site_that_comes_late(policy, away):
+def test_of_a_site_that_comes_late(away):
     X, sites = table(1e9)
     away[0] = ["0"]
-    found = moments(fs.federate(X, sites=sites, policy=policy))
+    found = moments(fs.federate(X, sites=sites, policy=SECURE))
     assert found.n == 400
     np.testing.assert_allclose(found.mean, X.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.variance, X.var(axis=0), rtol=1e-12)
 
 
-@POLICIES
-def test_of_sites_that_come_and_go(policy, away):
+def test_of_sites_that_come_and_go(away):
     """The result is that of the sites that answered the last round."""
     X, sites = table(1e9)
     away.update({1: ["0"], 2: ["1"], 3: ["0"], 4: ["1"], 5: ["0"]})
-    found = moments(fs.federate(X, sites=sites, policy=policy))
+    found = moments(fs.federate(X, sites=sites, policy=SECURE))
     rest = X[np.isin(sites.astype(str), found.sites)]
     assert found.n == len(rest) == 300
     np.testing.assert_allclose(found.mean, rest.mean(axis=0), rtol=1e-6, atol=1e-2)
 
 
-@POLICIES
-def test_two_rounds_where_nothing_is_far(policy, away):
+@pytest.mark.parametrize(("policy", "rounds"), [(None, 1), (SECURE, 2)], ids=["plain", "secure"])
+def test_one_round_or_two_secure_ones_where_nothing_is_far(policy, rounds, away):
     X, sites = table(3.0)
     away[1] = ["0"]
     fed = fs.federate(X, sites=sites, policy=policy)
     moments(fed)
-    assert len(fed.record.calls) == 2
+    assert len(fed.record.calls) == rounds
+
+
+def test_one_round_is_of_the_sites_that_answered(away):
+    X, sites = table(1e13)
+    away[0] = ["0"]
+    found = moments(fs.federate(X, sites=sites))
+    rest = X[sites != 0]
+    assert (found.n, found.sites) == (300, ("1", "2", "3"))
+    np.testing.assert_allclose(found.mean, rest.mean(axis=0), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found.variance, rest.var(axis=0), rtol=1e-12)
 
 
 def test_a_value_whose_square_is_out_of_range_is_refused():
     """Rather than left out: the sums, of which the first is in range, would be of different sites."""
     X, sites = table(1e13)
-    fed = fs.federate(X, sites=sites, policy=fs.Policy(secure_sum=True))
+    fed = fs.federate(X, sites=sites, policy=SECURE)
     with pytest.raises(InputError, match=r"sums.centred_sums' is refused: .* beyond the range of secure sums"):
         fs.FedStandardScaler().fit(fed)
 

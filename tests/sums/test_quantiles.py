@@ -11,7 +11,8 @@ import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
 from fedspan.errors import InputError, QuorumError
-from fedspan.sums.quantiles import _keys, local_counts, local_fractions, quantiles
+from fedspan.sums.number_keys import keys
+from fedspan.sums.quantiles import local_counts, local_fractions, quantiles
 
 LEVELS = (0.001, 0.07, 0.5, 0.9, 0.95, 0.99, 1.0)
 
@@ -216,7 +217,7 @@ def test_rules_that_weigh_whole_replies_come_near(aggregator):
 def test_fractions_by_hand():
     site = fs.Site("a", np.array([[1.0], [2.0], [2.0], [4.0], [-1.5e308], [1.5e308]]))
     below, tie, between, largest = (
-        local_fractions(site, low=_keys(np.array([at])), high=_keys(np.array([at])))["fractions"][0, 0]
+        local_fractions(site, low=keys(np.array([at])), high=keys(np.array([at])))["fractions"][0, 0]
         for at in (-1.6e308, 2.0, 3.0, 1.5e308)
     )
     assert (below, largest) == (0.0, 1.0)

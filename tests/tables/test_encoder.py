@@ -284,8 +284,7 @@ def test_fixed_names_are_not_requested():
         "tables.cell_counts",
         "tables.power_sums",
         "tables.category_counts",
-        "sums.sums",
-        "sums.centred_sums",
+        "sums.moments",
     ]
     expected = [[0, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
     np.testing.assert_array_equal(encoded[:, :5], expected)
@@ -569,7 +568,7 @@ def test_sites_that_drop_out_on_the_way_cost_their_rows():
             return dict.fromkeys(bad) if self.offline else {}
 
     tables = ("tables.cell_counts", "tables.power_sums", "tables.category_names", "tables.category_counts")
-    for step in (*tables, "sums.sums", "sums.centred_sums"):
+    for step in (*tables, "sums.moments"):
         fed = fs.federate(frame, sites=labels).corrupt(DropsFrom(step), sites=["4"])
         encoder = fs.FedTabularEncoder().fit(fed)
         assert encoder.n_samples_seen_ == 80

@@ -168,18 +168,40 @@ def test_text_tables_are_refused():
         fs.FedStandardScaler().fit(fed)
 
 
-def test_a_site_that_drops_out_between_the_rounds_costs_its_rows_and_no_accuracy():
+def test_a_site_that_drops_out_costs_its_rows_and_no_accuracy():
     X = np.random.default_rng(4).normal(size=(90, 2)) + 1e6
     labels = np.arange(90) % 9
 
     class DropsAt:
         def __call__(self, replies, bad, rng, call):
-            return dict.fromkeys(bad) if "centred" in call.step else {}
+            return dict.fromkeys(bad) if call.step == "sums.moments" else {}
 
     fed = fs.federate(X, sites=labels).corrupt(DropsAt(), sites=["4"])
     scaler = fs.FedStandardScaler().fit(fed)
     assert scaler.n_samples_seen_ == 80
     assert_exact(scaler, X[labels != 4])
+
+
+@pytest.mark.parametrize("policy", [None, fs.Policy(secure_sum=True)], ids=["plain", "secure"])
+def test_weights_are_those_of_scikit_learn(policy):
+    rng = np.random.default_rng(6)
+    X, labels = rng.normal(size=(60, 3)) + 1e3, np.arange(60) % 4
+    for weights in (rng.integers(0, 3, 60), rng.exponential(size=60), np.zeros(60) + (labels == 1)):
+        theirs = StandardScaler().fit(X, sample_weight=weights)
+        ours = fs.FedStandardScaler().fit(fs.federate(X, sites=labels, sample_weight=weights, policy=policy))
+        np.testing.assert_allclose(ours.n_samples_seen_, theirs.n_samples_seen_, rtol=1e-12)
+        np.testing.assert_allclose(ours.mean_, theirs.mean_, rtol=1e-12)
+        np.testing.assert_allclose(ours.var_, theirs.var_, rtol=1e-9)
+        np.testing.assert_allclose(ours.scale_, theirs.scale_, rtol=1e-9)
+    assert fs.FedStandardScaler().fit(X, sample_weight=np.ones(60)).n_samples_seen_ == 60
+
+
+def test_what_cannot_use_weights_refuses_them():
+    X = np.random.default_rng(7).normal(size=(60, 3))
+    with pytest.raises(InputError, match=r"FedStandardScaler\(aggregator=.*\) takes no account of sample_weight"):
+        fs.FedStandardScaler(aggregator=aggregation.CoordinateMedian()).fit(X, sample_weight=np.ones(60))
+    with pytest.raises(InputError, match=r"the weights of all 60 rows .* are zero"):
+        fs.FedStandardScaler().fit(X, sample_weight=np.zeros(60))
 
 
 def test_empty_sites_are_harmless():

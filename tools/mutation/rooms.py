@@ -6,7 +6,7 @@ from pathlib import Path
 
 CAPABILITIES = (
     *("pca", "tables", "sums", "anomaly", "few_shot", "mixed_regression", "landmarks", "clustering", "maps"),
-    "model_selection",
+    *("model_selection", "statistics"),
 )
 #: The rooms of ``src/fedspan`` that are changed.
 ROOMS = (

@@ -2,7 +2,7 @@
 
 All of them are called in one way, ``aggregator(values, weights=None) -> Aggregate(value, weights, certificate)``, with
 the values stacked along the first axis. They refuse what is not finite, and what a rule cannot do with the values that
-came (`TrimmedMean` needs more than ``2 f``): nothing is ever clamped.
+came (`TrimmedMean` needs more than ``2 f``). Nothing is ever clamped.
 
 The coordinator sets `weights`. Sample counts that the sites report are for `Mean` alone, so that only its
 ``believes_reported_weights`` is true: a malicious site may report any count.

@@ -14,7 +14,7 @@ from fedspan.aggregation.krum import Krum, MultiKrum
 def for_fewer_values(aggregator: Aggregator, count: int) -> Aggregator:
     """Return the rule nearest to `aggregator` that `count` values allow; the same one, if they allow it.
 
-    For sites that drop out in the middle of a run and for groups of them, never for a rule that does not fit the
+    For sites that drop out in the middle of a run and for groups of them. Never for a rule that does not fit the
     federation. `MedianOfMeans` gets as many groups as values, `Krum`, `MultiKrum` and `TrimmedMean` assume as many
     malicious sites as they can among the rest. Each is the strictest that is defined, and tolerates fewer malicious
     sites than it was set up for.

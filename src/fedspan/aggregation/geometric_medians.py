@@ -18,14 +18,14 @@ from fedspan.linalg.medians.vector_median import geometric_median
 class GeometricMedian:
     """The point with the smallest weighted sum of distances: minimises ``f(z) = sum_l w_l ||x_l - z||``.
 
-    Distances are Euclidean, of all entries of a value together (Frobenius for matrices). While malicious sites have a
-    part a < 1/2 of the weight, the result is within ``2 (1 - a) / (1 - 2 a)`` times the radius of any ball that holds
-    the honest values from that ball's centre.
+    Distances are Euclidean, of all entries of a value together (Frobenius for matrices). Let malicious sites have a
+    part a < 1/2 of the weight, and a ball hold the honest values. Then the result is within ``2 (1 - a) / (1 - 2 a)``
+    times its radius from its centre.
 
-    Trust: the median is a weighted mean of the values, and these are the weights: in proportion to
-    ``w_l / ||x_l - z||``, or all on one value where that is the median. Certificate: a proven bound on
-    ``f(value) - min f``, with the weights as given (1 each by default), that includes rounding. See S. Minsker,
-    "Geometric median and robust estimation in Banach spaces", Bernoulli 21 (2015).
+    Trust: the median is a weighted mean of the values. The weights are in proportion to ``w_l / ||x_l - z||``, or all
+    on one value where that is the median. Certificate: a proven bound on ``f(value) - min f``, with the weights as
+    given (1 each by default), that includes rounding. See S. Minsker, "Geometric median and robust estimation in Banach
+    spaces", Bernoulli 21 (2015).
 
     Examples
     --------
@@ -47,7 +47,7 @@ class MedianOfMeans:
     Consecutive values form a group (a federation's replies come in name order). Sizes differ by at most one, and the
     first groups are larger: 8 values in 3 groups are 3 + 3 + 2. All groups count alike; weights count within a group.
 
-    The means are more accurate than single values, and a malicious site spoils no more than its own group: so fewer
+    The means are more accurate than single values, and a malicious site spoils no more than its own group. So fewer
     than half of the groups may hold one. One group is the mean, as many groups as values the geometric median.
 
     Trust: the weight of a site's group in the geometric median, times the site's share in the mean of its group.

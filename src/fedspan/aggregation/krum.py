@@ -24,8 +24,8 @@ class Krum:
     """The value with the best score: the smallest sum of squared distances to its ``L - f - 2`` nearest others.
 
     With at most f malicious sites among L, the best score is at most ``L - f - 2`` squared diameters of the honest
-    values, and some honest ones are among the neighbours of any value: so the chosen one is within
-    ``sqrt(L - f - 2)`` diameters of an honest value.
+    values. Some honest ones are among the neighbours of any value. So the chosen one is within ``sqrt(L - f - 2)``
+    diameters of an honest value.
 
     Values with the same score are averaged. (The paper takes the first of them, so that the result depends on the
     order.) Trust is all on the chosen value. By Blanchard et al., NeurIPS 2017.
@@ -56,7 +56,7 @@ class Krum:
 class MultiKrum:
     """The mean, by their weights, of the `m` values with the best Krum scores.
 
-    At most ``L - f`` may be chosen: then no chosen value scores worse than the worst honest one, and a malicious one
+    At most ``L - f`` may be chosen. Then no chosen value scores worse than the worst honest one, and a malicious one
     among them is near to honest ones. (The paper lets m be anything up to L, where it is the mean of all.)
 
     Values with the same score that compete for fewer places are all taken with the same part. The chosen values share

@@ -16,10 +16,10 @@ from fedspan.linalg.medians.majority_ball import near_majority
 class MajorityMean:
     """The mean of the values within `factor` radii of the smallest ball round a value that holds a majority.
 
-    While malicious sites have less than half of the weight, and the honest values are within ``rho`` of one of them,
-    the ball is no larger than ``rho`` and holds an honest value: so the result is within ``(factor + 2) rho`` of that
-    one. Unlike that of the geometric median, the bound does not grow towards one half. And values that most sites share
-    in part, such as copies of an honest one (`fedspan.attacks.Mimic`), count by their number and do not take over,
+    Let malicious sites have less than half of the weight. If the honest values are within ``rho`` of one of them, the
+    ball is no larger than ``rho`` and holds an honest value. So the result is within ``(factor + 2) rho`` of that one.
+    Unlike that of the geometric median, the bound does not grow towards one half. And values that most sites share in
+    part, such as copies of an honest one (`fedspan.attacks.Mimic`), count by their number. They do not take over,
     unless more than half of all are the same.
 
     Trust is in proportion to the weights of the values in the mean. A relative of the shortest half ("shorth"), and of

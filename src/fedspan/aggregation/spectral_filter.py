@@ -28,7 +28,7 @@ class SpectralFilter:
     ``sqrt(d)`` times as much.
 
     First every value is shortened to the median distance from the coordinate-wise median, by its weight. Then the rule
-    repeats: along the shortened values' direction of largest spread, the shortest interval that holds a part
+    repeats. It takes the shortened values' direction of largest spread. There the shortest interval that holds a part
     ``1 - fraction`` of the weight gives a centre and, for a normal distribution, a deviation. Values more than
     `threshold` deviations from the centre are dropped, the farthest first. It ends when no value is as far, or when a
     part `fraction` of the weight is dropped.

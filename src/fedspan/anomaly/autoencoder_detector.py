@@ -87,7 +87,7 @@ def autoencoder(
     n_columns, hidden, latent
         Width of the rows, of the layers between them and the code, and of the code.
     local_epochs, batch_size : int
-        How often a site goes through its rows in a round, and the number of rows of a step; they are dealt evenly.
+        How often a site goes through its rows in a round, and the number of rows of a step. They are dealt evenly.
     **options
         Of `fedspan.anomaly.parts.fedavg.fedavg`.
     """
@@ -105,8 +105,8 @@ class FedAutoencoderDetector(NetworkDetector):
     That threshold is found exactly without moving rows (see `fedspan.sums.quantiles`).
 
     Every site holds back some rows. Training continues until their mean error, the root of the mean squared error of a
-    row, does not fall any more: when it has stayed for `patience` rounds, training continues from the best weights with
-    a third of the step size, and the third time it ends.
+    row, does not fall any more. When it has stayed for `patience` rounds, training continues from the best weights with
+    a third of the step size. The third time it ends.
 
     Parameters
     ----------
@@ -166,9 +166,9 @@ class FedAutoencoderDetector(NetworkDetector):
 
     Notes
     -----
-    Leaves a site: the sums behind mean and deviation, the change of p weights in every round in which it trains, the
-    errors of the rows it holds back in every check, and for the threshold 257 counts a round in 8 rounds. Weights that
-    are trained on few rows can reveal much about them. Scoring needs numpy alone.
+    Leaves a site: the sums behind mean and deviation, and the change of p weights in every round in which it trains. In
+    every check the errors of the rows it holds back leave, and for the threshold 257 counts a round in 8 rounds.
+    Weights that are trained on few rows can reveal much about them. Scoring needs numpy alone.
 
     References
     ----------

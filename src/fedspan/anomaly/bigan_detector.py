@@ -1,7 +1,7 @@
 """FedBiGANDetector: anomalies are rows that a BiGAN of all sites' normal rows reconstructs badly or takes for fakes.
 
 E and G also learn to reconstruct rows, ``G(E(x)) = x``, which the adversarial game alone reaches only in the limit. Two
-things keep the game stable where rows have heavy tails and sites differ: the discriminator sees the ``tanh`` of its
+things keep the game stable where rows have heavy tails and sites differ. The discriminator sees the ``tanh`` of its
 input, and no layer of it has a spectral norm above 1 (T. Miyato and co-authors, "Spectral normalization for generative
 adversarial networks", ICLR 2018).
 """
@@ -132,8 +132,8 @@ def bigan(
 class FedBiGANDetector(NetworkDetector):
     """Detect anomalies by a BiGAN, trained by federated averaging. Needs torch: ``pip install "fedspan[deep]"``.
 
-    Fit it on rows that are normal, or nearly all so. An encoder E makes codes of rows, a generator G rows of codes, and
-    a discriminator learns to distinguish pairs (x, E(x)) from pairs (G(z), z), z normal: D is its probability of the
+    Fit it on rows that are normal, or nearly all so. An encoder E makes codes of rows, and a generator G rows of codes.
+    A discriminator learns to distinguish pairs (x, E(x)) from pairs (G(z), z), z normal: D is its probability of the
     former. E and G learn to deceive it and to reconstruct rows. The anomaly score of a standardised row x is
     ``alpha ||x - G(E(x))||_1 - (1 - alpha) log D(x, E(x))``.
 

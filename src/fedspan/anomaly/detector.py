@@ -95,25 +95,47 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
 
         `search` finds the quantile of another federation's scores in another way.
         """
-        transform, parameters = self._training_transform()
+        for name in (
+            "site_offsets_",
+            "anchor_",
+            "score_spread_",
+            "sketch_edges_",
+            "sketch_counts_",
+            "counted_batches_",
+        ):  # of an earlier fit
+            self.__dict__.pop(name, None)
         searched: list[tuple[Vector, Vector]] = []
-        search = search or partial(quantiles, level=self.quantile, aggregator=aggregator)
-        scored = fed.apply(transform, **parameters)
-        threshold = float(search(scored, watch=lambda edges, shares: searched.append((edges[0], shares[0])))[0])
+        search = search or partial(quantiles, level=self._level(), aggregator=aggregator)
+        threshold = float(
+            search(self._training_scores(fed), watch=lambda edges, shares: searched.append((edges[0], shares[0])))[0]
+        )
         # The first round of the search sees all scores, the second those near the threshold.
         self.score_levels_ = _levels(*map(np.concatenate, zip(*searched[:2], strict=True)))
         # The threshold often is the score of many equal rows. These must stay normal, although the last digits of a
         # product of matrices depend on the other rows.
         self.offset_ = -(threshold + self._rounding * abs(threshold))
 
+    def _level(self) -> float:
+        """Return the level of the threshold among the training scores."""
+        return float(self.quantile)
+
     def _scored(self, fed: Federation) -> Federation:
         transform, parameters = self._score_transform()
         return fed.apply(transform, columns=self._names(), **parameters)
 
+    def _training_scores(self, fed: Federation) -> Federation:
+        """Return the federation whose sites see the scores of their training rows, for the threshold."""
+        transform, parameters = self._training_transform()
+        return fed.apply(transform, **parameters)
+
     def _anomaly(self, X: Any) -> Vector:
         """Return the anomaly score of each row (n,) of a table."""
+        return self._scores(self._validated(X))
+
+    def _scores(self, X: Array) -> Vector:
+        """Return the anomaly score of each validated row (n,)."""
         transform, parameters = self._score_transform()
-        return cast(Vector, transform(self._validated(X), **parameters)[:, 0])
+        return cast(Vector, transform(X, **parameters)[:, 0])
 
 
 def _levels(scores: Vector, shares: Vector) -> NDArray[np.float32]:

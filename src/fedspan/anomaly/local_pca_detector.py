@@ -72,7 +72,7 @@ def local_detectors(
     """Return the detectors that the sites fit on their own, each with up to `rank` components.
 
     A site whose rows have a rank r of at most `rank` (few or equal rows) keeps r - 1 components, so that something
-    is left outside; without any, its score is the squared distance from its mean. A site that does not send a detector,
+    is left outside. Without any, its score is the squared distance from its mean. A site that does not send a detector,
     of `n_columns` columns where that is given, has failed.
     """
     replies = fed.ask(local_detector, rank=rank, level=level, scale=scale)
@@ -119,7 +119,7 @@ class LocalPCADetector(FedDetector):
     """Self-learning PCA: every site fits scaler, principal subspace and threshold from its own rows alone.
 
     A row's anomaly score at one site is its squared distance from that site's subspace, as a multiple of that site's
-    threshold: above 1 the site calls it an outlier. Without a site's name the score is the lower median over all sites:
+    threshold. Above 1 the site calls it an outlier. Without a site's name the score is the lower median over all sites:
     above 1 only if more than half of them call the row an outlier.
 
     Leaves a site: its whole model, for scoring elsewhere.
@@ -128,7 +128,7 @@ class LocalPCADetector(FedDetector):
     ----------
     n_components : int, optional
         Dimension k of every site's subspace. None: half of the columns, at most 10. A site whose rows have a rank r of
-        at most k keeps r - 1 components; without any, it scores rows by their squared distance from its mean.
+        at most k keeps r - 1 components. Without any, it scores rows by their squared distance from its mean.
     quantile : float, default=0.95
         Of the site's own training scores; the smaller the site, the less precise it is on new rows.
     scale : bool, default=True

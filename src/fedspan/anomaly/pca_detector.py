@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.anomaly import scores as forms
-from fedspan.anomaly.detector import FedDetector, usual_dimension
+from fedspan.anomaly.detector import usual_dimension
+from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.thresholds import few_rows, left_out_subspace, left_out_whitened, leverages
 from fedspan.checks import one_of, real_number, true_or_false
 from fedspan.errors import InputError
@@ -27,8 +26,11 @@ from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.pca.solvers import SOLVERS
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums, noisy_sums
+from fedspan.sums.batches import kept_moments
+from fedspan.sums.moments import row_moments
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
 from fedspan.sums.noisy_quantiles import search as noisy_search
+from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -51,22 +53,22 @@ _TAKEN_OVER = (
 )
 
 
-class FedPCADetector(FedDetector):
+class FedPCADetector(ExplainedDetector):
     """Detect anomalies by PCA: score rows by how badly they fit the subspace or the covariance of the sites' rows.
 
     Fit it on rows that are normal, or nearly all so. A row x is standardised to z, and its anomaly score is one of
 
-    - ``"residual"``: ``||(I - U U')z||^2``, the squared distance from the principal subspace.
     - ``"mahalanobis"``: ``z' (C + r I)^-1 z``, where C is the covariance and r the ridge: every direction counts in
       units of its own spread.
+    - ``"residual"``: ``||(I - U U')z||^2``, the squared distance from the principal subspace.
     - ``"combined"``: the Mahalanobis distance of the residual, ``sum_{j > k} (v_j'z)^2 / (l_j + r)``, where l_j and v_j
       are variances and axes orthogonal to the subspace. As in ``"residual"`` the k leading directions, in which normal
-      rows differ, do not count; as in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
+      rows differ, do not count. As in ``"mahalanobis"`` a small deviation counts where the rows never deviate.
 
     Rows whose score is above the `quantile` of the training scores are outliers. That threshold is found exactly
     without moving rows (see `fedspan.sums.quantiles`). On new rows of the same distribution the false positive rate is
-    1 - quantile (with a resilient solver or an aggregator only roughly so: see the notes), up to the sampling error of
-    a quantile, about ``sqrt(quantile (1 - quantile) / n)``.
+    1 - quantile. With a resilient solver or an aggregator it is only roughly so (see the notes). The sampling error of
+    a quantile is about ``sqrt(quantile (1 - quantile) / n)``.
 
     Parameters
     ----------
@@ -75,11 +77,12 @@ class FedPCADetector(FedDetector):
         at most 10. For ``"mahalanobis"`` it matters with more than 1,000 columns only.
     solver : str, default="auto"
         Any solver of `FedPCA`. With a resilient one the means, deviations, covariance and threshold are resilient, too.
-    distance : {"residual", "mahalanobis", "combined"}, default="residual"
+    distance : {"mahalanobis", "residual", "combined"}, default="mahalanobis"
+        The scores above. On real tables `mahalanobis` finds most; the published method has ``"residual"``.
     quantile : float, default=0.95
         Of the training scores.
     ridge : float, default=1e-4
-        Of the Mahalanobis distances, as a part of the mean variance of the columns: with 1e-4 no direction has a spread
+        Of the Mahalanobis distances, as a part of the mean variance of the columns. With 1e-4 no direction has a spread
         below a hundredth of that of a column.
     center, scale : bool, default=True
         Subtract the mean and divide by the deviation of each column.
@@ -90,8 +93,8 @@ class FedPCADetector(FedDetector):
     left_out : bool or "auto", default="auto"
         Take the quantile of scores as if each training row had been left out, by formulas that need no second fit (see
         `fedspan.anomaly.thresholds`). A model fits its own rows better than new ones, and where rows are few the
-        threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about
-        22 d^1.5 rows of d columns (for the 0.95 quantile), or if variances within and outside the subspace are alike.
+        threshold would be too low. ``"auto"``: where it matters more than about half a point, with fewer than about 22
+        d^1.5 rows of d columns (for the 0.95 quantile). Also if variances within and outside the subspace are alike.
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     privacy : fedspan.privacy.GaussianMoments, optional
@@ -113,7 +116,7 @@ class FedPCADetector(FedDetector):
         As of `FedPCA`.
     whitening_ : array (d, d) or None
         The symmetric root W of the matrix of a Mahalanobis distance, which is ``||W z||^2``. None for ``"residual"``,
-        and with more than 1,000 columns, or more than fit a message: there every direction outside the subspace has the
+        and with more than 1,000 columns, or more than fit a message. There every direction outside the subspace has the
         variance ``noise_variance_`` (so that ``"combined"`` orders rows as ``"residual"`` does).
     left_out_ : bool
         Whether the threshold is one of rows left out.
@@ -127,7 +130,7 @@ class FedPCADetector(FedDetector):
     Notes
     -----
     Leaves a site: the messages of the solver, then for the threshold 257 counts a round in 8 rounds. For the
-    Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix: those of solver ``"covariance"`` serve for both,
+    Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix. Those of solver ``"covariance"`` serve for both,
     with other solvers they are one more message.
 
     Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
@@ -166,7 +169,7 @@ class FedPCADetector(FedDetector):
         n_components: int | float | str | None = None,
         *,
         solver: str = "auto",
-        distance: str = "residual",
+        distance: str = "mahalanobis",
         quantile: float = 0.95,
         ridge: float = 1e-4,
         center: bool = True,
@@ -195,11 +198,10 @@ class FedPCADetector(FedDetector):
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn subspace, covariance and threshold from a table (with ``sites``) or a federation."""
         self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed, self._account(fed) as noisy:
-            search = self._learn_model(fed, noisy)
-            n, variances = self.n_samples_, self.explained_variance_
-            few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
-            self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
+        one = self._pca(WIDEST).one_round(X, at_least=0 if self.distance == "residual" else WIDEST)
+        with self._fitting(X, y, sites, agree=one, ensure_min_samples=2) as fed, self._account(fed) as noisy:
+            search = self._learn_model(fed, noisy, None if one is None else one.found)
+            self._choose_left_out()
             self._learn_threshold(fed, self._resilient(CoordinateMedian()), search)
             fed.log(threshold=-self.offset_)
         return self
@@ -211,13 +213,25 @@ class FedPCADetector(FedDetector):
         plan = {local_noisy_gram: (1.0 - _THRESHOLD_SHARE, 1), local_noisy_counts: (_THRESHOLD_SHARE, ROUNDS)}
         return noisy_sums(self.privacy, fed, plan, "all sums, and so model and threshold")
 
-    def _learn_model(self, fed: Federation, noisy: NoisySums | None = None) -> Callable[..., Vector] | None:
-        """Learn subspace and covariance. With noise, return how the threshold is found."""
+    def _learn_model(
+        self,
+        fed: Federation,
+        noisy: NoisySums | None = None,
+        merged: MergedMoments | None = None,
+        *,
+        of_all: bool = False,
+    ) -> Callable[..., Vector] | None:
+        """Learn subspace and covariance, from moments that came with the columns, if they did.
+
+        `of_all` states that these are also of rows that the sites no longer have.
+
+        With noise, return how the threshold is found.
+        """
         d = self.n_features_in_
         fits = d <= WIDEST and 8 * d * (d + 8) <= fed.policy.max_bytes  # the root, mean and scale go to the sites
         wants_covariance = self.distance != "residual" and fits
         pca = self._pca(d)
-        if wants_covariance and pca.solver == "auto":
+        if (wants_covariance or of_all) and pca.solver == "auto":
             pca.solver = "covariance"
         self._share_columns(pca)
         one_message = wants_covariance and pca.solver in ("covariance", "resilient_covariance")
@@ -226,9 +240,12 @@ class FedPCADetector(FedDetector):
             covariance = covariance_within(noisy, fed, self.privacy.bounds(d))
             axes = pca._keep_noisy(covariance, all_axes=one_message).axes
         else:
-            axes = pca._learn(fed, all_axes=one_message).axes
+            axes = pca._learn(fed, merged, all_axes=one_message, of_all=of_all).axes
         for name in _TAKEN_OVER:
             setattr(self, name, getattr(pca, name))
+        self.__dict__.pop("moments_", None)
+        if hasattr(pca, "moments_"):
+            self.moments_ = pca.moments_
         self._refuse_full_rank(axes)
         if wants_covariance and not one_message:
             standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
@@ -304,41 +321,53 @@ class FedPCADetector(FedDetector):
         if self.privacy is not None:
             real_number("quantile", self.quantile, above=0, below=1, why=" with privacy=...")
 
-    def score_one(self, x: Any) -> float:
-        """Return ``score_samples`` of one row (d,), without its checks: for streams."""
-        row = self._row(x)
-        (_, of_one_row, _), parameters = self._form()
-        with np.errstate(over="ignore", invalid="ignore"):
-            score = of_one_row(row, **parameters)
-        if math.isnan(score):
-            self._row(x, finite=True)
-            score = math.inf
-        return -score
-
     def explain(self, X: Any) -> Vector:
         """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
 
-        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, the symmetric root
-        of the inverse covariance for Mahalanobis distances), and a feature's share is its part of that length. Shares
-        are not negative and sum to 1; a row with the score 0 has shares 0.
+        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, a root of the
+        inverse covariance for Mahalanobis distances). A feature's share is its part of that length. Shares are not
+        negative and sum to 1; a row with the score 0 has shares 0.
         """
-        check_is_fitted(self)
-        (_, _, shares), parameters = self._form()
-        if np.ndim(X) != 1:
-            return shares(self._validated(X), **parameters)
-        return cast(Vector, shares(self._row(X, finite=True)[None], **parameters)[0])
+        return super().explain(X)
 
-    def top_features(self, x: Any, count: int = 5) -> list[tuple[str, float]]:
-        """Return the features with the largest shares of one row's score, the largest first, as (name, share)."""
-        shares = self.explain(np.ravel(x))
-        names = self._names() or tuple(f"feature {j}" for j in range(len(shares)))
-        return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:count]]
+    def _check_exact_sums(self) -> None:
+        super()._check_exact_sums()
+        if self.solver not in ("auto", "covariance"):
+            raise InputError(
+                f"partial_fit adds exact moments up, and takes no solver={self.solver!r}: use 'covariance'"
+            )
+
+    def _keep_sums(self, fed: Federation) -> None:
+        if not hasattr(self, "moments_"):  # secure sums have other rounds
+            self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        pca = self._pca(self.n_features_in_)
+        self._share_columns(pca)
+        if hasattr(self, "moments_"):
+            pca.moments_ = self.moments_
+        self._learn_model(fed, None, pca._moments_with_new(fed, factor), of_all=True)
+        self.n_samples_ = round(self.n_samples_)
+        self._choose_left_out()
+
+    def _choose_left_out(self) -> None:
+        n, variances = self.n_samples_, self.explained_variance_
+        few = few_rows(n, self.n_features_in_, float(self.quantile), variances, self.noise_variance_)
+        self.left_out_ = n > 2 and bool(few if self.left_out == "auto" else self.left_out)
+
+    def _shares(self, X: Array) -> Vector:
+        (_, _, shares), parameters = self._form()
+        return shares(X, **parameters)
+
+    def _one_score(self, row: Vector) -> float:
+        (_, of_one_row, _), parameters = self._form()
+        return of_one_row(row, **parameters)
 
     def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
         (transform, _, _), parameters = self._form()
         return transform, parameters
 
-    def _free(self, n: int) -> int:
+    def _free(self, n: float) -> float:
         """Return the degrees of freedom of the covariance of n rows."""
         return max(1, n - 1 if self.center else n)
 
@@ -372,16 +401,7 @@ class FedPCADetector(FedDetector):
 
     def _anomaly(self, X: Any) -> Vector:
         # Values that are not finite have scores that are not: scores are checked first, since they are fewer.
-        transform, parameters = self._score_transform()
-        scores = transform(self._validated(X, ensure_all_finite=False), **parameters)[:, 0]
+        scores = self._scores(self._validated(X, ensure_all_finite=False))
         if not np.isfinite(scores).all():
             self._validated(X)
-        return cast(Vector, scores)
-
-    def _row(self, x: Any, finite: bool = False) -> Vector:
-        row: Vector = np.asarray(x, dtype=np.float64)
-        if row.shape != self.mean_.shape:
-            raise InputError(f"x has the shape {row.shape}, and must be one row of {len(self.mean_)} numbers")
-        if finite and not np.isfinite(row).all():
-            raise InputError("x holds NaN or infinity: fill or drop them first")
-        return row
+        return scores

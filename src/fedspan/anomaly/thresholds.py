@@ -1,8 +1,8 @@
 """Anomaly scores of training rows as if each had been left out of the training: thresholds are learned from these.
 
-A model fits its own rows a little better than new ones, the more so the more columns there are for a row: 7 % of new
-rows pass the 0.95 quantile of the scores of 1,000 rows of 30 columns. Leaving a row out needs no second fit. Let v be
-a row's distance from the mean of n rows, S their scatter and f its degrees of freedom. Without the row, v is c v with
+A model fits its own rows a little better than new ones, the more so the more columns there are for a row. So 7 % of new
+rows pass the 0.95 quantile of the scores of 1,000 rows of 30 columns. Leaving a row out needs no second fit. Let v be a
+row's distance from the mean of n rows, S their scatter and f its degrees of freedom. Without the row, v is c v with
 ``c = n / (n - 1)``, and S is ``S - c v v'`` (where rows are not centred, c is 1). So by the formula of Sherman and
 Morrison
 

@@ -1,7 +1,7 @@
 """Byzantine attacks: what malicious sites send instead of their honest replies.
 
 An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees *all* honest replies by site,
-also those of the malicious sites, the names of the malicious sites in this call, a generator, and the call
+also those of the malicious sites. It also gets the names of the malicious sites in this call, a generator, and the call
 (``call.step``, ``call.number``). So it knows everything and its sites collude. Pass it to a federation::
 
     fed.corrupt(Orthogonal(3), sites=["b", "e"])          # the same malicious sites in every call

@@ -28,7 +28,7 @@ class ScaledReverse(KeyAttack):
     """Send ``-factor`` times the mean of all honest replies, also those of the malicious sites.
 
     With b malicious sites among L the mean that the coordinator sees is about ``(L - b - b * factor) / L`` times the
-    honest one: it changes its sign only where ``b * (1 + factor) > L``.
+    honest one. It changes its sign only where ``b * (1 + factor) > L``.
 
     A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024.
     """
@@ -110,8 +110,8 @@ class Mimic(KeyAttack):
 class WrongShape(KeyAttack):
     """Send the honest values in a wrong shape: without the last row ("drop"), or with the axes reversed ("transpose").
 
-    Where that would leave the shape as it is (a single number, an empty array, a vector or a square matrix to
-    transpose), the value gets one axis more.
+    Where that would leave the shape as it is (a number, an empty array, a vector or square matrix to transpose), the
+    value gets one axis more.
     """
 
     how: str = "drop"

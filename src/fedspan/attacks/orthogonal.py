@@ -14,8 +14,8 @@ class Orthogonal(KeyAttack):
     """Send ``scale * Q``, where Q is random with orthonormal columns, orthogonal to what the honest sites agree on.
 
     A matrix (n, r) with n > r counts as a basis. What all honest replies agree on is then the span of their leading r
-    left singular vectors side by side: for orthonormal bases, the leading eigenspace of the mean of their projectors.
-    Anything else counts as a vector, also a square matrix, and what they agree on is its mean.
+    left singular vectors side by side. For orthonormal bases that is the leading eigenspace of the mean of their
+    projectors. Anything else counts as a vector, also a square matrix, and what they agree on is its mean.
 
     Where the complement has no room for Q (n < 2 r), only the leading n - r directions are avoided. So a single number
     becomes plus or minus `scale` at random. All malicious sites send the same.

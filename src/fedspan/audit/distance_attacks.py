@@ -7,7 +7,7 @@ rows of the same kind, such as other images or other patients:
 linear prediction, learned from the public rows, completes them.
 
 `unrotate`: the sites may have rotated and shifted all their rows by a secret key. Distances do not change, so maps do
-not suffer. Principal axes of the rotated rows are those of the public ones up to signs and small turns: the attack
+not suffer. Principal axes of the rotated rows are those of the public ones up to signs and small turns. The attack
 tries the signs, and then matches the two clouds of points (iterative closest points).
 """
 
@@ -78,8 +78,9 @@ def on_totals(case: Case) -> Iterator[LeakEntry]:
     received, sums, found = case.received, case.received.sums, case.rebuilt
     if sums is None or not small_enough(sums) or (case.truth is not None and len(case.truth) != sums.n):
         return
-    if found is not None and (found.determined or len(found.rows) != sums.n):
-        return  # distances alone fix the rows, or are of others
+    fixed = found is not None and found.directions >= len(sums.centre)
+    if found is not None and (fixed or len(found.rows) != sums.n):
+        return  # distances alone fix the rows, or all that the sums are about, or they are of others
     start = None if found is None else found.rows
     fitted = rows_from_sums(sums, start=start, distances=received.distances, landmarks=received.landmarks)
     rows, matched = fitted.rows, ""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from fedspan.landmarks.parts.principal_view import PrincipalView
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 
 Array = NDArray[Any]
@@ -46,6 +47,8 @@ class Sums:
         Reduced landmarks of all rounds, and the rows' pull at each.
     directions, waves : array (F, m), array (2, F)
         Random directions w, and the sums of cos w'x and sin w'x.
+    view : PrincipalView, optional
+        The sums are of rows as this shows them: m axes instead of columns.
     """
 
     n: int
@@ -57,6 +60,11 @@ class Sums:
     pulls: Matrix = field(repr=False)
     directions: Matrix = field(repr=False)
     waves: Matrix = field(repr=False)
+    view: PrincipalView | None = field(default=None, repr=False)
+
+    def seen(self, rows: Array | None) -> Array | None:
+        """Return rows or landmarks as the sums are about them."""
+        return rows if rows is None or self.view is None else (rows - self.view.mean) @ self.view.axes.T
 
     @property
     def unknowns(self) -> int:
@@ -107,6 +115,7 @@ def rows_from_sums(
         Of the start, and of which pulls are fitted.
     """
     rng = np.random.default_rng(seed)
+    start, landmarks = sums.seen(start), sums.seen(landmarks)
     reduced = None if start is None else (np.asarray(start, dtype=np.float64) - sums.centre) / sums.scale
     Z = rng.standard_normal((sums.n, len(sums.centre))) * np.sqrt(sums.variance) if reduced is None else reduced
     loss = _Loss(sums, rng, distances, landmarks)
@@ -129,7 +138,8 @@ def rows_from_sums(
         Z, left, before, value = found.x.reshape(Z.shape), left - found.nfev, value, float(found.fun)
         if value < exact or not value < 0.99 * before:
             break
-    return Fitted(sums.centre + sums.scale * Z, loss.misfit(Z), evaluations - max(0, left))
+    rows = sums.centre + sums.scale * Z
+    return Fitted(rows if sums.view is None else sums.view.lifted(rows), loss.misfit(Z), evaluations - max(0, left))
 
 
 class _Loss:

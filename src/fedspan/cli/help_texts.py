@@ -78,6 +78,22 @@ The models are fitted to made-up rows of the same shapes, at most a few hundred 
 Nothing is written, and no true row is used in it.
 """
 
+DESCRIBE = """\
+Describe the data of a study before anything is learned, by sums: no row leaves its site. Printed are the columns with
+counts, missing cells, means, deviations and quantiles, as pandas gives them for the pooled rows, and the sites that
+differ from the rest. The page has histograms, correlations, and with --by a table of groups with tests.
+
+Counts of few rows are suppressed. In the study file, optional:
+
+    [describe]
+    by = "sex"                        # a column of groups, or "site"
+    categorical = ["ward"]            # columns of text; default: those that hold names
+    categories = { sex = ["f", "m"] } # their names, which no site then sends; needed with secure sums
+    max_categories = 12               # names that are listed of a column
+    bins = 20                         # of a histogram
+    least_set = 5                     # the fewest rows of a count
+"""
+
 APPLY = """\
 Apply a trained model to new rows, and write one line per row: of a detector the score (higher is more unusual), whether
 it is an alarm (true or false), and the features with the largest shares of the score; of the others the cluster, the
@@ -87,6 +103,13 @@ Columns are matched by name, whatever their order, and others are ignored. A CSV
 the study are: with its separator, decimal point and encoding.
 """
 
+GATEWAY = """\
+Score rows as they come, and write a line of JSON for each that is above the threshold: the number of its line, score,
+threshold, and the features with the largest shares. Rows are JSON lines, objects with a number for each column of the
+model, or CSV whose first line names its columns. It needs numpy alone, and less than 60 MB of memory.
+
+With --state a kill at any moment loses and doubles no row: started again, it goes on at the place that was kept. Alarms
+in a file that are behind that place are cut off, and written again. Standard input must then be sent from its start."""
 REPORT = (
     "Write the report of a run again: from its folder (settings, sites, failures and their reasons, rounds and bytes, "
     "the models' pictures, privacy, versions, how to run it again), also of a run that was stopped or fetched; or from "

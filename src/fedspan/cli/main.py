@@ -119,6 +119,18 @@ def _add_local(commands: Any) -> None:
     )
     _add(
         commands,
+        "describe",
+        "fedspan.cli.study.describe_command:describe_study",
+        "describe a study's data, and leave a page",
+        _path("study", "STUDY.toml", "the study file; it needs no model"),
+        _option("--by", "a column of groups, or 'site', instead of the study's own", metavar="COLUMN"),
+        _path("--kit", "KIT", "a user's kit: describe the data of the sites of a real federation"),
+        _path("--out", "FILE", "the page (default: STUDY.describe.html, beside the study)"),
+        description=help_texts.DESCRIBE,
+        example="fedspan describe study.toml --by sex",
+    )
+    _add(
+        commands,
         "run",
         "fedspan.cli.study.run_command:run",
         "run the study that a TOML file describes",
@@ -128,6 +140,7 @@ def _add_local(commands: Any) -> None:
         _option("--detach", "with --kit: let the coordinator run it, and fetch it later", action="store_true"),
         _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
         _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
+        _option("--live", "write live.html in the output folder, a page that follows the run", action="store_true"),
         description=help_texts.RUN,
         example="fedspan run study.toml",
     )
@@ -141,6 +154,23 @@ def _add_local(commands: Any) -> None:
         _path("--out", "FILE", "where to write: a .csv or .parquet file", required=True),
         description=help_texts.APPLY,
         example="fedspan apply study new.csv --out scores.csv",
+    )
+    _add(
+        commands,
+        "gateway",
+        "fedspan.gateway.gateway_loop:gateway",
+        "score rows as they come, and write alarms, on a small device",
+        _path("model", "MODEL", "what detector.export('detector.npz') wrote"),
+        _path("--rows", "FILE", "read rows from a file instead of standard input"),
+        _option("--follow", "with --rows: wait for further rows at the end of the file", action="store_true"),
+        _option(
+            "--format", "of the rows (default: csv for a .csv file, else jsonl)", dest="form", choices=("jsonl", "csv")
+        ),
+        _path("--alarms", "FILE", "append alarms to a file instead of standard output"),
+        _path("--state", "FILE", "keep the place in the input, and sums for the next federated update"),
+        _option("--top", "features that an alarm names (default: 3)", type=int, default=3),
+        description=help_texts.GATEWAY,
+        example="fedspan gateway detector.npz --rows traffic.jsonl --follow --state sums.npz --alarms alarms.jsonl",
     )
     _add(
         commands,

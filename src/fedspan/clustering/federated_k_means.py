@@ -2,7 +2,7 @@
 
 A round has two sums: the number of rows closest to each centre, and the sums of the rows of those that have any. From
 the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reveal
-much: where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
+much. Where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
 Centres without rows are placed again, beside those whose rows are far away.
 
 With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
@@ -10,11 +10,11 @@ centre whose rows hardly changed stays where it is, and the result is near to th
 
 Without a given start, sums make one, too.
 
-*By splitting.* Beginning with the mean, centres are split where the squared distances are large (the weights of
-k-means++, Arthur and Vassilvitskii 2007, by clusters instead of rows), four times as many from stage to stage. A new
-centre is its parent moved a little: in many dimensions a point drawn like a row is closest to no row. With enough rows
-three times as many centres are made, and then clustered by their weights at the coordinator, as in k-means|| (Bahmani
-et al. 2012).
+*By splitting.* Beginning with the mean, centres are split where the squared distances are large, four times as many
+from stage to stage. The weights are those of k-means++ (Arthur and Vassilvitskii 2007), by clusters instead of rows. A
+new centre is its parent moved a little: in many dimensions a point drawn like a row is closest to no row. With enough
+rows three times as many centres are made, and then clustered by their weights at the coordinator, as in k-means||
+(Bahmani et al. 2012).
 
 *Around draws.* A child's rows are nearly its parent's: the difference of their sums would reveal the rest. So with
 guarded sums the coordinator draws points around the means of few and large sets, as spread as the rows are, and
@@ -24,16 +24,17 @@ clusters these. Each start has its own draws; the large sets are the same for al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.parts.guarded_sums import GuardedSums
-from fedspan.clustering.parts.rows_by_centre import Clusters, Moved, local_counts, local_means, means_of
+from fedspan.clustering.parts.rows_by_centre import Clusters, Moved, enough_rows, local_counts, local_means, means_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg.kernels.nearest_centres import closest, rounded_mean
@@ -53,6 +54,8 @@ _NUDGE = 0.2
 _SETTLING = 3
 #: Centres made for each one that is wanted, with enough rows; they are then clustered by their weights.
 _CANDIDATES = 3
+#: Starts of the clustering of candidates; for many centres starts differ little, and take long.
+_STARTS, _MANY, _FEW_STARTS = 10, 64, 2
 #: Draws for each centre up to a total, but at least four each, and rounds of Lloyd's algorithm on them.
 _DRAWS, _MOST_DRAWS, _DRAWN_ROUNDS = 20, 10_000, 10
 #: Rounds of Lloyd's algorithm after which centres without rows are placed again.
@@ -63,10 +66,13 @@ _SMALL = 1e-100
 
 @dataclass(frozen=True)
 class KMeansRuns:
-    """The results of b starts: centres (b, k, d), rows of each (b, k), inertia and rounds (b,); the rows' moments."""
+    """The results of b starts: centres (b, k, d), rows of each (b, k) or their weights, inertia and rounds (b,).
+
+    `moments` are those of the rows.
+    """
 
     centres: Matrix
-    counts: Counts
+    counts: NDArray[Any]
     inertia: Matrix
     rounds: Counts
     moments: Moments
@@ -114,12 +120,14 @@ def federated_k_means(
         raise InputError(
             f"n_samples={found.n} is fewer than least_rows={least_rows}: no centre could have as many rows"
         )
+    if found.weighted and least_rows > 1:
+        raise InputError(f"least_rows={least_rows} counts rows, and rows have weights: use least_rows=1, or no weights")
     # No offset of the data costs digits, and no last bit of the mean, which depends on the split, decides ties.
     shift, unit = rounded_mean(found.mean, found.variance), _unit(found.variance)
     scale = None if unit == 1.0 else np.full(len(shift), unit)
     about = fed.apply(standardize, mean=shift, scale=scale, double=True)
-    guarded = least_rows > 1
-    move = GuardedSums(about, least_rows, len(found.mean)).moved if guarded else partial(_moved, about)
+    guarded, weighted = least_rows > 1, {"weighted": True} if found.weighted else {}
+    move = GuardedSums(about, least_rows, len(found.mean)).moved if guarded else partial(_moved, about, weighted)
     start = _Start(move, fed.rng, replace(found, variance=found.variance / unit / unit), least_rows)
     if init is not None:
         C = ((init - shift) / unit)[None]
@@ -131,7 +139,7 @@ def federated_k_means(
     rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
     for _ in fed.rounds(max_iter):
         now = move(C[going])
-        fed.log(inertia=float(now.inertia.min()), small_centres=int((now.counts < least_rows).sum()))
+        fed.log(inertia=float(now.inertia.min()), small_centres=int((~enough_rows(now.counts, least_rows)).sum()))
         rounds += going
         new = now.centres
         if relocations and not guarded and (now.counts == 0).any():
@@ -141,7 +149,7 @@ def federated_k_means(
         going[going] = moves > least_move
         if not going.any():
             fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more", converged=True)
-    last = whole(about.sum(local_counts, centres=C), counts=C.shape[:2], inertia=(len(C),))
+    last = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
     fed.log(inertia=float(last["inertia"].min()))
     return KMeansRuns(unit * C + shift, last["counts"], unit * unit * last["inertia"], rounds, found)
 
@@ -162,13 +170,13 @@ def _unit(variance: Matrix) -> float:
     return math.ldexp(1.0, math.frexp(math.sqrt(largest))[1])
 
 
-def _moved(about: Federation, C: Matrix) -> Moved:
+def _moved(about: Federation, weighted: Mapping[str, bool], C: Matrix) -> Moved:
     """Move each centre that has rows to their mean."""
-    first = whole(about.sum(local_counts, centres=C), counts=C.shape[:2], inertia=(len(C),))
+    first = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
     wanted = first["counts"] > 0
     moved, counts, spread = C.copy(), np.zeros_like(first["counts"]), np.zeros(C.shape[:2])
     if wanted.any():
-        moved[wanted], counts[wanted], spread[wanted] = means_of(about, local_means, C, wanted, 1)
+        moved[wanted], counts[wanted], spread[wanted] = means_of(about, local_means, C, wanted, 1, **weighted)
     return Moved(moved, counts, spread, first["inertia"])
 
 
@@ -210,7 +218,7 @@ class _Start:
         its centre there are fewer distinct rows than centres: then those without rows stay.
         """
         centres = now.centres.copy()
-        rounding = np.finfo(np.float64).eps * self.found.n * float(self.found.variance.sum())
+        rounding = np.finfo(np.float64).eps * self.found.weight * float(self.found.variance.sum())
         for book, (counts, spread) in enumerate(zip(now.counts, now.spread, strict=True)):
             empty, full = np.flatnonzero(counts == 0), np.flatnonzero(counts > 0)
             if len(empty) and spread.sum() > rounding:
@@ -221,24 +229,27 @@ class _Start:
 
     def _candidates(self, n_clusters: int) -> int:
         """Return the number of centres before they are clustered, which the number of rows limits."""
-        return max(n_clusters, min(_CANDIDATES * n_clusters, self.found.n // (4 * self.least_rows)))
+        whole = float(self.found.weight).is_integer()  # then a row may stand for several
+        rows = int(self.found.weight) if whole else self.found.n
+        return max(n_clusters, min(_CANDIDATES * n_clusters, rows // (4 * self.least_rows)))
 
     def _clustered(self, now: Moved, n_clusters: int) -> Matrix:
         """Return centres of centres, weighted by their numbers of rows."""
-        weights = np.where(now.counts >= self.least_rows, now.counts, 1e-9)
+        weights = np.where(enough_rows(now.counts, self.least_rows), now.counts, 1e-9)
         pairs = zip(now.centres, weights, strict=True)
-        return np.stack([k_means(C, n_clusters, self.rng, own).centres for C, own in pairs])
+        starts = _STARTS if n_clusters <= _MANY else _FEW_STARTS
+        return np.stack([k_means(C, n_clusters, self.rng, own, starts).centres for C, own in pairs])
 
     def _one_centre(self, n_init: int) -> Moved:
         """Return all rows at their mean."""
-        n, squares = self.found.n, self.found.n * self.found.variance.sum()
+        n, squares = self.found.weight, self.found.weight * self.found.variance.sum()
         centres = np.zeros((n_init, 1, len(self.found.mean)))
         return Moved(centres, np.full((n_init, 1), n), np.full((n_init, 1), squares), np.zeros(n_init))
 
     def _around_draws(self, now: Moved, size: int) -> Matrix:
         """Return the centres (size, d) of points drawn around the first set of centres, as spread as its rows are."""
         C, counts = now.centres[0], now.counts[0]
-        enough = counts >= self.least_rows
+        enough = enough_rows(counts, self.least_rows)
         C, counts = (C[enough], counts[enough]) if enough.any() else (C, counts + 1)
         odds = counts / counts.sum()
         within = np.sqrt(np.maximum(self.found.variance - odds @ C**2, 0.0))
@@ -262,11 +273,11 @@ class _Start:
         variance, grown = self.found.variance, []
         total = max(float(variance.sum()), np.finfo(float).tiny)
         for C, counts, spread in zip(now.centres, now.counts, now.spread, strict=True):
-            enough = np.flatnonzero(counts >= self.least_rows)
+            enough = np.flatnonzero(enough_rows(counts, self.least_rows))
             kept = enough[:size] if len(enough) else np.array([counts.argmax()])
-            odds = spread[kept] if spread[kept].sum() > 0.0 else np.maximum(counts[kept], 1.0)
+            odds = spread[kept] if spread[kept].sum() > 0.0 else counts[kept] + (counts[kept] == 0)
             parents = self.rng.choice(kept, size - len(kept), p=odds / odds.sum())
-            radius = np.sqrt(spread[parents] / np.maximum(counts[parents], 1) / total)
+            radius = np.sqrt(spread[parents] / np.where(counts[parents] > 0, counts[parents], 1) / total)
             nudges = self.rng.standard_normal((len(parents), C.shape[1])) * np.sqrt(variance)
             grown.append(np.concatenate([C[kept], C[parents] + _NUDGE * radius[:, None] * nudges]))
         return np.stack(grown)

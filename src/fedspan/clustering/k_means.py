@@ -11,22 +11,24 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import FedTransformer, in_single_precision
+from fedspan.base import WeightedTransformer, in_single_precision
 from fedspan.checks import frames_inside, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
-from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres
+from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres, moved_centres
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
+from fedspan.sums.batches import check_decay, factor_of, with_batch
+from fedspan.sums.moments import refuse_bad_values
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
-class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
+class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
     **What leaves a site**: sums over its rows. First sums and squares of the columns; then in each round the number of
@@ -34,7 +36,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     ``Policy(secure_sum=True)`` the coordinator sees only totals over all sites. Labels leave a site with `post_labels`
     alone.
 
-    **These sums reveal single rows**, even as totals: where a centre gains or loses one row in a round, the difference
+    **These sums reveal single rows**, even as totals. Where a centre gains or loses one row in a round, the difference
     of its two sums is that row. Lloyd's algorithm needs them. ``least_rows=5`` guards the sums: none is of fewer than 5
     rows, and no two differ by fewer; ``docs/leaks.md`` shows what an attack gains from both. That is not differential
     privacy: a centre is a mean of few rows.
@@ -68,7 +70,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
     cluster_centers_ : array (n_clusters, d)
         In single precision after a fit on a table of float32.
     cluster_sizes_ : array (n_clusters,)
-        Rows closest to each centre; with noise under `privacy`.
+        Rows closest to each centre, or the sum of their weights; with noise under `privacy`.
     inertia_ : float
         Sum of the rows' squared distances to the closest centre; an estimate under `privacy`.
     privacy_ : PrivacySpent or None
@@ -120,8 +122,11 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
-        """Find the centres of the rows of a table (with ``sites``) or a federation."""
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
+        """Find the centres of the rows of a table (with ``sites``) or a federation.
+
+        A row counts as often as its ``sample_weight`` states; the sites of a federation have their own weights.
+        """
         settings = {name: getattr(self, name) for name in ("n_clusters", "n_init", "max_iter", "tol", "least_rows")}
         check_k_means(**settings)
         true_or_false("post_labels", self.post_labels)
@@ -130,7 +135,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
             self._refuse_unused(("n_init", "tol", "least_rows"), "privacy=...")
         start = self._start()
         self._forget()
-        with self._fitting(X, y, sites) as fed:
+        with self._fitting(X, y, sites, sample_weight=sample_weight) as fed:
             if start is not None and start.shape[1] != self.n_features_in_:
                 raise InputError(f"init has {start.shape[1]} columns, and the rows have {self.n_features_in_}")
             if self.privacy is None:
@@ -159,6 +164,42 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
             )
         return self
 
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | None = None,
+        batch: str | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        One round: each centre becomes the mean of its rows before, which count by ``cluster_sizes_``, and of the new
+        rows closest to it. That is not Lloyd's algorithm on all rows: rows do not change their centres later. Labels of
+        rows are not kept, and ``inertia_`` is that of the new rows before the move. Parameters are those of
+        `FedStandardScaler.partial_fit`.
+        """
+        check_decay(decay, half_life)
+        if self.privacy is not None or self.least_rows > 1:
+            raise InputError("partial_fit adds exact sums up: it takes neither privacy=... nor least_rows above 1")
+        if not hasattr(self, "cluster_centers_"):
+            self.fit(X, y, sites=sites)
+            self.counted_batches_ = with_batch(batch, {}, self.sites_)
+            return self
+        with self._updating(X, sites, batch) as fed:
+            if fed is None:
+                return self
+            refuse_bad_values(fed, self._names())
+            sizes = factor_of(decay, half_life, fed) * self.cluster_sizes_
+            found = moved_centres(self.cluster_centers_, sizes, fed)
+            self.cluster_centers_ = found.centres.astype(self.cluster_centers_.dtype)
+            self.cluster_sizes_, self.inertia_ = found.counts, found.inertia
+            for name in ("labels_", "row_sites_"):  # of rows before
+                self.__dict__.pop(name, None)
+        return self
+
     def predict(self, X: Any) -> Array:
         """Return the number of the closest centre of each row."""
         check_is_fitted(self)
@@ -169,12 +210,12 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         check_is_fitted(self)
         return self._applied(X, distances_to_centres, centres=self.cluster_centers_)
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the sum of the rows' squared distances to the closest centre."""
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return minus the sum of the rows' squared distances to the closest centre, each times its weight."""
         check_is_fitted(self)
         X = np.asarray(self._validated(X), dtype=np.float64)
         D = X - self.cluster_centers_[closest_labels(X, self.cluster_centers_)]
-        return -float(np.vdot(D, D))
+        return -float(np.vdot(D, D) if sample_weight is None else np.vecdot(D, D) @ np.asarray(sample_weight))
 
     def _keep_labels(self, fed: Federation, X: Any, sites: Any) -> None:
         if self.post_labels:
@@ -190,6 +231,9 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, FedTransformer, LabelledRows):
         self.row_sites_ = np.zeros(len(self.labels_), dtype=np.int32)
         for number, own in enumerate(rows.values()):
             self.row_sites_[own] = number
+
+    def _check_weights(self) -> None:
+        self._refuse_weights_with(privacy=self.privacy, least_rows=self.least_rows if self.least_rows > 1 else None)
 
     def _single_replies(self) -> str | None:
         return "(post_labels=True)" if self.post_labels else None

@@ -1,7 +1,7 @@
 """Data sets, ways to deal them to sites, and generators that know the truth.
 
 Loaders read files from the folder named by the environment variable ``FEDSPAN_DATA`` (by default ``fedspan``
-in the user's cache); nothing is downloaded, and nothing is read before a loader is called. Every loader and
+in the user's cache). Nothing is downloaded, and nothing is read before a loader is called. Every loader and
 generator returns a `Bunch`, whose ``describe()`` says what it holds.
 
 Examples

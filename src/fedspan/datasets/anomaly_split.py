@@ -52,7 +52,7 @@ def anomaly_split(
     -----
     The splits used with the FedPCA papers, whose own training rows are not in these files:
     UNSW-NB15 ``anomaly_split(unsw, 17_000)`` (20,000 normal test rows, 45,332 attacks), TON_IoT
-    ``anomaly_split(ton, 40_000, attacks=56_557)`` (10,000 normal test rows); their shifted versions have
+    ``anomaly_split(ton, 40_000, attacks=56_557)`` (10,000 normal test rows). Their shifted versions have
     ``order="first"`` or ``"last"``.
 
     Examples

@@ -68,9 +68,9 @@ def split_by_label(y: ArrayLike, n_sites: int | None = None) -> Labels:
         With fewer sites than classes, whole classes are dealt in turn: class ``j`` goes to site
         ``j % n_sites``.
 
-        With more sites than classes, every site still holds one class. Each class first has one site; each
+        With more sites than classes, every site still holds one class. Each class first has one site. Each
         further site goes to the class that has most rows a site (the first of them on a tie). The sites of
-        one class are neighbours, in class order, and its rows are dealt to them in turn, so that their sizes
+        one class are neighbours, in class order. Its rows are dealt to them in turn, so that their sizes
         differ by at most one.
 
     Returns
@@ -98,10 +98,10 @@ def split_by_label(y: ArrayLike, n_sites: int | None = None) -> Labels:
 def split_dirichlet(y: ArrayLike, n_sites: int, alpha: float, *, min_rows: int = 1, seed: int) -> Labels:
     """Spread every class over the sites in random proportions: the usual dial from alike to unlike.
 
-    For each class the shares of the sites are one draw of a symmetric Dirichlet(alpha), and its shuffled rows
+    For each class the shares of the sites are one draw of a symmetric Dirichlet(alpha). Its shuffled rows
     are cut in these shares (rounded to whole rows). Small ``alpha`` gives a class to few sites, large
     ``alpha`` spreads it evenly. After that, while a site has fewer than ``min_rows`` rows, the site that has
-    most gives it a random one; this disturbs the shares no more than it must.
+    most gives it a random one. This disturbs the shares no more than it must.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def make_subspace_sites(
 
     Notes
     -----
-    Time is of order rows x features x rank: the covariance is ``tail I`` plus a part of rank r+1, so no n x n
+    Time is of order rows x features x rank. The covariance is ``tail I`` plus a part of rank r+1, so no n x n
     matrix is needed; memory is that of ``X``, twice with a tail. The span of a QR factor of a Gaussian
     n x (r+1) matrix is distributed as that of the first r+1 columns of an n x n one.
 

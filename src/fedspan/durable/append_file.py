@@ -5,8 +5,8 @@ An entry is one line of JSON, and optionally raw bytes after it::
     {"number": 3, ..., "body_bytes": 1024, "chain": "0123456789abcdef0123456789abcdef"}\n<1024 bytes>\n
 
 ``chain`` is a digest of the entry before, this line and its bytes, keyed if the owner has a secret. So files without
-raw bytes are plain JSON Lines. An entry that a kill has cut short at the end is dropped when the file is opened again;
-any other damage is an error that names the entry. Files have mode 0600.
+raw bytes are plain JSON Lines. An entry that a kill has cut short at the end is dropped when the file is opened again.
+Any other damage is an error that names the entry. Files have mode 0600.
 
 The journal of a run, a site's run states, its ledger and its audit log are such files.
 """

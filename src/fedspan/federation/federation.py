@@ -18,6 +18,7 @@ from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.calls.reply_checks import check_replies
 from fedspan.federation.journal import JournalEntry
+from fedspan.federation.message_sizes import SameSize
 from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_reason
 from fedspan.federation.policy import Policy, SecureSum
@@ -33,6 +34,7 @@ from fedspan.federation.versions import versions
 from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 
 StepLike = Callable[..., Any] | str
+Check = Callable[[Mapping[str, Message]], Mapping[str, Failure]]
 
 
 @dataclass
@@ -82,8 +84,8 @@ class View:
 class Federation:
     """What a protocol receives.
 
-    Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `totals`, `sample`, `subset`, `rounds`, `log` and
-    `stop`.
+    Protocols use `sites`, `rng`, `ask` (or `gather`), `sum`, `mean`, `merge`, `totals`, `sample`, `subset`, `rounds`,
+    `log` and `stop`.
     Callers of protocols use `begin`, `run`, `apply`, `corrupt` and `with_faults`. The views that these return share the
     engine, and within a run its counter, generator and journal.
     """
@@ -167,11 +169,23 @@ class Federation:
         """Run `step` at all sites and return, key by key, the plain mean of the replies."""
         return _total(self._call(step, self.sites, payload, "mean"))
 
+    def merge(self, step: StepLike, check: Check | None = None, /, **payload: object) -> Total:
+        """Run `step` at all sites and return what its ``merge`` makes of the replies: all that the coordinator keeps.
+
+        For summaries of rows that are more than sums, such as means with centred products. `check` receives the replies
+        by site, and returns the failures of those that it refuses. A secure sum can't carry it.
+        """
+        found = find_step(step)
+        if found.merge is None:
+            raise InputError(f"step {found.id!r} has no merge: declare it with @step(merge=...), or use sum or ask")
+        self.need_single_replies(f"fed.merge of step {found.id!r}")
+        return _total(self._call(step, self.sites, payload, "merge", check))
+
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """The sites of each group of the policy, by the group's name.
 
-        The federation's seed decides the groups, and they are the same in all of its runs: of two ways to divide the
+        The federation's seed decides the groups, and they are the same in all of its runs. Of two ways to divide the
         sites, the totals would reveal more than those of one.
         """
         sites = self._root.engine.sites
@@ -376,7 +390,9 @@ class Federation:
             raise InputError(f"{what} in this federation of {', '.join(self.sites[:10])}")
         return tuple(sorted(set(wanted)))
 
-    def _call(self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str) -> Collected:
+    def _call(
+        self, step: StepLike, to: tuple[str, ...], payload: Mapping[str, object], how: str, check: Check | None = None
+    ) -> Collected:
         """Make one call, or take it from the journal."""
         found = find_step(step)
         message = found.validated(canonical(payload, "payload"))
@@ -394,7 +410,7 @@ class Federation:
         if recorded is not None:
             entry = recorded
         else:
-            entry = self._made(call, how, summation)
+            entry = self._made(call, how, summation, check)
             if run.journal is not None:
                 run.journal.append(entry)
         collected = entry.collected
@@ -419,7 +435,7 @@ class Federation:
 
     def _check_limits(self, call: Call, run: Run) -> None:
         """Refuse a payload that is too large, and a call of a run that takes too long."""
-        size = max(_bytes_down(call).values())
+        size = max(_bytes_down(call).values(), default=0)
         if size > self.policy.max_bytes:
             raise MessageError(
                 f"the payload of step {call.step.id!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
@@ -433,12 +449,14 @@ class Federation:
                 f"{call.number}: give its Policy more time (with a run_dir it continues from here)"
             )
 
-    def _made(self, call: Call, how: str, summation: Summation | None) -> JournalEntry:
+    def _made(self, call: Call, how: str, summation: Summation | None, check: Check | None = None) -> JournalEntry:
         """Send a call out, and add the replies up where that is wanted."""
         start = time.perf_counter()
         needed = self.policy.needed(len(call.to), adding=summation is not None)
         if summation is None:
             found = self._exchange(call, needed)
+            if check is not None:
+                found.refuse(check(found.replies))
             quorum = len(found.answered) >= needed
         else:
             while True:
@@ -480,7 +498,8 @@ class Federation:
         if not quorum or found.error is not None:
             return
         try:
-            summed = total(replies, call.step.id)
+            merge = call.step.merge if how == "merge" else None
+            summed = total(replies, call.step.id) if merge is None else merge(list(replies.values()))
             summed = canonical(averaged(summed, len(found.answered)) if how == "mean" else summed, "total")
         except FedspanError as error:
             found.error = str(error)
@@ -517,11 +536,11 @@ def _total(found: Collected) -> Total:
     return Total(found.replies[""], found.answered, found.failed)
 
 
-def _bytes_down(call: Call) -> dict[str, int]:
+def _bytes_down(call: Call) -> Mapping[str, int]:
     """Return the bytes of the message to each site."""
     transforms = sum(transform.size for transform in call.transforms)
     if not call.apart:
-        return dict.fromkeys(call.to, encoded_size(call.payload) + transforms)
+        return SameSize(call.to, encoded_size(call.payload) + transforms)
     return {site: encoded_size(call.payload_of(site)) + transforms for site in call.to}
 
 

@@ -17,9 +17,10 @@ from weakref import WeakValueDictionary
 from fedspan.durable.append_file import AppendFile, AppendFileError, Entry
 from fedspan.errors import InputError, JournalError, MessageError
 from fedspan.federation.calls.call import Collected
+from fedspan.federation.message_sizes import read, written
 from fedspan.federation.outcomes import Failure
 from fedspan.federation.site.state import Changes
-from fedspan.wire import decode, encode
+from fedspan.wire import decode, encode, encoded
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Journal:
                     self._file.append({"head": head})
             self.head = _head(self._entries, path)
             _compare_heads(self.head, head, advice, path)
+            self._sites = _sites(self.head)
         except BaseException:
             self._file.close()
             raise
@@ -92,18 +94,23 @@ class Journal:
     def append(self, entry: JournalEntry) -> None:
         """Write one call and hand it to the operating system before returning."""
         collected = entry.collected
-        parts = [encode(reply) for reply in collected.replies.values()]
+        parts = [encoded(reply) for reply in collected.replies.values()]
         parts += [encode(changes.put) for changes in collected.changes.values()]
+        everyone, answered = self._sites, collected.answered
+        asked = tuple(collected.bytes_down)
+        each = [len(part) for part in parts]
         fields = {
             "number": entry.number,
             "digest": entry.digest,
-            "answered": collected.answered,
+            "asked": None if asked == everyone else asked,
+            "answered": None if answered == asked else answered,
             "failed": {site: failure.values() for site, failure in collected.failed.items()},
-            "replies": list(collected.replies),
+            "replies": None if tuple(collected.replies) == answered else list(collected.replies),
             "changes": {site: list(changes.deleted) for site, changes in collected.changes.items()},
-            "sizes": [len(part) for part in parts],
-            "bytes_up": collected.bytes_up,
-            "bytes_down": collected.bytes_down,
+            "sizes": each if len(set(each)) > 1 else [len(each), *each[:1]],
+            "alike": len(set(each)) <= 1,
+            "bytes_up": written(collected.bytes_up, answered),
+            "bytes_down": written(collected.bytes_down, asked),
             "seconds": entry.seconds,
             "quorum": entry.quorum,
             "error": collected.error,
@@ -130,7 +137,7 @@ class Journal:
     def _recorded(self) -> JournalEntry | None:
         self._check_open()
         with _errors(self.path):
-            return _parsed(self._entries[self._next], self._file)
+            return _parsed(self._entries[self._next], self._file, self._sites)
 
     def _check_open(self) -> None:
         if self._file.closed:
@@ -155,7 +162,7 @@ def read_journal(path: Path) -> tuple[dict[str, Any], Iterator[JournalEntry]]:
         try:
             for entry in entries[1:]:
                 with _errors(path):
-                    parsed = _parsed(entry, file)
+                    parsed = _parsed(entry, file, _sites(_head(entries, path)))
                 if parsed is not None:
                     yield parsed
         finally:
@@ -171,25 +178,32 @@ def _head(entries: Sequence[Entry], path: Path) -> dict[str, Any]:
     return head
 
 
-def _parsed(entry: Entry, file: AppendFile) -> JournalEntry | None:
+def _sites(head: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of all sites, which entries leave out."""
+    return tuple(sorted(head.get("sites", ())))
+
+
+def _parsed(entry: Entry, file: AppendFile, sites: tuple[str, ...]) -> JournalEntry | None:
     """Read the entry of a call, or return ``None`` for the one that ended the run."""
     fields = entry.fields
     if "ended" in fields:
         return None
     body, at, messages = file.body(entry), 0, []
-    for size in fields["sizes"]:
+    asked = sites if fields["asked"] is None else tuple(fields["asked"])
+    answered = asked if fields["answered"] is None else tuple(fields["answered"])
+    each = fields["sizes"][1:] * fields["sizes"][0] if fields["alike"] else fields["sizes"]
+    for size in each:
         messages.append(decode(body[at : at + size], max_bytes=size))
         at += size
-    replies = dict(zip(fields["replies"], messages, strict=False))
+    replies = dict(zip(answered if fields["replies"] is None else fields["replies"], messages, strict=False))
     put = messages[len(replies) :]
     changes = {
         site: Changes(values, tuple(deleted))
         for (site, deleted), values in zip(fields["changes"].items(), put, strict=True)
     }
     failed = {site: Failure.of(values) for site, values in fields["failed"].items()}
-    collected = Collected(
-        replies, fields["error"], tuple(fields["answered"]), failed, changes, fields["bytes_up"], fields["bytes_down"]
-    )
+    up, down = read(fields["bytes_up"], answered), read(fields["bytes_down"], asked)
+    collected = Collected(replies, fields["error"], answered, failed, changes, up, down)
     return JournalEntry(fields["number"], fields["digest"], collected, fields["seconds"], fields["quorum"])
 
 

@@ -25,8 +25,8 @@ class SecureSum:
         The share of the requested sites that must stay to the end, rounded up; above 1/2 and at most 1. Fewer colluding
         sites can't uncover the others' parts.
     least : int, default=2
-        The fewest sites of a sum, and the fewest by which the sets of two sums of the same query in one run may differ:
-        sites refuse smaller ones.
+        The fewest sites of a sum, and the fewest by which the sets of two sums of the same query in one run may differ.
+        Sites refuse smaller ones.
     largest : float, default=2.0**84
         The largest magnitude of a real number of one site, about 1.9e25. A larger one spoils the sum without naming the
         site. Whole numbers may always have up to 2**53 - 1. Of a range of more than 64 bits a total has the leading 56
@@ -88,7 +88,8 @@ class Policy:
     Parameters
     ----------
     deadline : float, default=60.0
-        Seconds that a site may take for one call.
+        Seconds that a site may take for one call. Embedded sites that run one after the other (``n_jobs=1``) are
+        interrupted only by a deadline below a minute; a longer one is checked when the step is done.
     quorum : "majority", "all", int or float, default="majority"
         How many of the requested sites must answer, or the run stops. An integer is a count (of fewer sites: all), a
         float in (0, 1] a fraction, rounded up.
@@ -100,8 +101,8 @@ class Policy:
         Carry ``fed.sum`` and ``fed.mean`` by a secure sum, so that the coordinator sees no single site's part; ``True``
         is ``SecureSum()``. What needs single replies is then refused before any site is contacted.
     groups : int, optional
-        Under secure sums: the number of random groups of sites whose totals the coordinator may see one by one, so that
-        a median over them bounds what a malicious site can do. Each must have the fewest sites of a secure sum.
+        Under secure sums: the number of random groups of sites whose totals the coordinator may see one by one. A
+        median over them bounds what a malicious site can do. Each must have the fewest sites of a secure sum.
     run_deadline : float, default=86400.0
         Seconds for a whole run. A run that takes longer stops, and continues if it is resumed. It waits this long for
         offline sites that the quorum needs. A call outside any run has all of it.

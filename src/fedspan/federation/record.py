@@ -14,6 +14,7 @@ import numpy as np
 
 from fedspan.checks import json_value
 from fedspan.errors import InputError
+from fedspan.federation.message_sizes import read, written
 from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import Ending, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
@@ -30,8 +31,8 @@ SIMULATED = "Simulated: all sites were in one process."
 class CallRecord:
     """One call. Bytes are those of the messages, by site; `replayed` calls were read from a journal.
 
-    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"sum"`` or ``"mean"``, which a secure
-    sum carried where `secure` is set.
+    `how` is what the protocol wanted of the replies: ``"ask"`` (each of them), ``"merge"`` (one reply made of all),
+    ``"sum"`` or ``"mean"``, which a secure sum carried where `secure` is set.
     """
 
     number: int
@@ -40,16 +41,43 @@ class CallRecord:
     asked: tuple[str, ...]
     answered: tuple[str, ...]
     failed: dict[str, Failure]
-    bytes_down: dict[str, int]
-    bytes_up: dict[str, int]
+    bytes_down: Mapping[str, int]
+    bytes_up: Mapping[str, int]
     seconds: float
     replayed: bool = False
     how: str = "ask"
     secure: bool = False
 
-    def values(self) -> dict[str, Any]:
-        """Return the call as a record's file keeps it."""
-        return {**vars(self), "failed": {site: failure.values() for site, failure in self.failed.items()}}
+    def values(self, sites: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Return the call as a record's file keeps it.
+
+        Names of sites are left out where they are all `sites` of the run, or all that were requested, and so is the
+        size of each message where all have the same: what many sites did is a short line.
+        """
+        return {
+            **vars(self),
+            "asked": None if self.asked == sites else self.asked,
+            "answered": None if self.answered == self.asked else self.answered,
+            "failed": {site: failure.values() for site, failure in self.failed.items()},
+            "bytes_down": written(self.bytes_down, self.asked),
+            "bytes_up": written(self.bytes_up, self.answered),
+        }
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], sites: tuple[str, ...]) -> CallRecord:
+        """Return the call of a record's file, of a run with these `sites`."""
+        asked = sites if values["asked"] is None else tuple(values["asked"])
+        answered = asked if values["answered"] is None else tuple(values["answered"])
+        return cls(
+            **{
+                **values,
+                "asked": asked,
+                "answered": answered,
+                "failed": _failures(values["failed"]),
+                "bytes_down": read(values["bytes_down"], asked),
+                "bytes_up": read(values["bytes_up"], answered),
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -219,7 +247,7 @@ class RunRecord:
         """Return the record as JSON Lines: the run, its calls and metrics, its end."""
         entries: list[tuple[str, Any]] = [("run", {name: getattr(self, name) for name in _HEAD})]
         entries.append(("versions", self.versions))
-        entries += [("call", call.values()) for call in self.calls]
+        entries += [("call", call.values(self.sites)) for call in self.calls]
         entries += [("metrics", vars(entry)) for entry in self.metrics]
         entries += [("privacy", self.privacy.values())] if self.privacy is not None else []
         entries += [("ended", self.stopped.values())] if self.stopped else []
@@ -235,9 +263,7 @@ class RunRecord:
         for entry in parsed:
             kind = entry.pop("kind")
             if kind == "call":
-                entry["asked"], entry["answered"] = tuple(entry["asked"]), tuple(entry["answered"])
-                entry["failed"] = _failures(entry["failed"])
-                record.calls.append(CallRecord(**entry))
+                record.calls.append(CallRecord.of(entry, record.sites))
             elif kind == "metrics":
                 values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
                 record.metrics.append(Metrics(entry["call"], entry["round"], values))

@@ -115,11 +115,21 @@ def _sum(values: list[Value]) -> Value:
         wide: type = np.complex128 if "c" in kinds else np.float64
     else:
         wide = np.uint64 if kinds == {"u"} else np.int64
-        largest = sum(max(abs(int(array.max())), abs(int(array.min()))) for array in arrays if array.size)
-        if largest > np.iinfo(wide).max:
+        if _largest_sum(arrays) > np.iinfo(wide).max:
             raise InputError("would overflow 64 bits")
     found: NDArray[Any] = np.zeros(arrays[0].shape, dtype=wide)
     with np.errstate(over="ignore"):  # the federation refuses a total that is not finite
         for array in arrays:
-            found += array.astype(wide, copy=False)
+            found += array if array.dtype == wide else array.astype(wide)
     return found
+
+
+def _largest_sum(arrays: list[NDArray[Any]]) -> int:
+    """Return a bound of the magnitudes of a sum of whole numbers."""
+    if not arrays[0].size:
+        return 0
+    flat = np.concatenate(arrays, axis=None)
+    bound = len(arrays) * max(abs(int(flat.max())), abs(int(flat.min())))
+    if bound <= np.iinfo(np.int64).max:
+        return bound
+    return sum(max(abs(int(array.max())), abs(int(array.min()))) for array in arrays)

@@ -102,7 +102,7 @@ class Run:
     def called(self, call: CallRecord) -> None:
         """Report a call to the record's file and to observers."""
         if self._lines is not None:
-            self._write("call", call.values())
+            self._write("call", call.values(self.record.sites))
         self._notify("called", call)
 
     def rejected(self, failures: Mapping[str, Failure]) -> None:

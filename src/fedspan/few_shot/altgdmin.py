@@ -5,11 +5,10 @@ S. Nayer and N. Vaswani, "Fast and sample-efficient federated low rank matrix re
 Model: ``y_k = X_k U b_k + noise`` for tasks k = 1 .. q with one U (n, r). Sites have rows of all tasks, or tasks of
 their own, or anything between. Each minimises over the ``b_k`` of its own rows.
 
-Only sums are needed, except for the list of the tasks. Up per site: (n + q) r numbers in each iteration of the start
-(n r where no task is at two sites), then n r + r^2 + 3 in each iteration, and 2 r^2 + 3 in the end. Sites do not send
-the ``b_k``, but these are close to them: the (q, r) numbers of the start, summed over the sites that have rows of the
-task, and the second moment of a site that has one task only. One malicious site can spoil the result: see
-`byz_altgdmin`.
+Only sums are needed, except for the list of the tasks. Up per site: (n + q) r numbers in each iteration of the start (n
+r where no task is at two sites). Then n r + r^2 + 3 in each iteration, and 2 r^2 + 3 in the end. Sites do not send the
+``b_k``, but some numbers are close to them. They are the (q, r) numbers of the start, as sums over the sites of the
+task, and the second moment of a site with one task. One malicious site can spoil the result: see `byz_altgdmin`.
 """
 
 from __future__ import annotations

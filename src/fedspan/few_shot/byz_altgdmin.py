@@ -1,19 +1,19 @@
 """Byz-AltGDmin: the representation that many regressions share, when some sites are malicious.
 
 Algorithms 2 and 3 of A. P. Singh and N. Vaswani, "Byzantine resilient and fast federated few-shot learning", ICML 2024.
-As AltGDmin (see `altgdmin`), with every mean over the sites replaced: the truncation threshold by a median, the start
-by a subspace median or a subspace median of means, the gradient by an aggregator behind a norm threshold.
+As AltGDmin (see `altgdmin`), with every mean over the sites replaced. A median gives the truncation threshold, and a
+subspace median (of means) the start. An aggregator behind a norm threshold gives the gradient.
 
 What holds: with a part a < 1/2 of the sites malicious, and less than 40 % in the paper's theorems, a geometric median
 is within ``2 (1 - a) / (1 - 2 a)`` times the spread of the honest gradients. That is small where sites have rows of all
-tasks, and large near one half: sites that repeat one honest site's reply then take over, and U is that of one site.
+tasks, and large near one half. Sites that repeat one honest site's reply then take over, and U is that of one site.
 `MajorityMean` is within 4 times the spread at any part below one half, and counts copies by their number. Where sites
-have tasks of their own, colluding sites near one half can reverse the descent: therefore the sites vote in the end, and
-if more than half of those that reply report that the start fits their rows better, the protocol returns the start.
+have tasks of their own, colluding sites near one half can reverse the descent. Therefore the sites vote in the end.
+If more than half of those that reply report that the start fits their rows better, the protocol returns the start.
 
-Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with
-median of means), then n r + r^2 + 3 in each iteration, one bit in the vote, and 2 r^2 + 3 in the end. The only reports
-that the coordinator can't compare with others are the rows that a site has of its tasks; nothing is weighted by them.
+Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with median
+of means). Then n r + r^2 + 3 in each iteration, one bit in the vote, and 2 r^2 + 3 in the end. The only reports that
+the coordinator can't compare with others are the rows that a site has of its tasks; nothing is weighted by them.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def byz_altgdmin(
     ----------
     aggregator : Aggregator, optional
         Combines the gradients. Default: `GeometricMedian`; the paper's other choice is ``MedianOfMeans(groups)``. Near
-        one half of malicious sites `MajorityMean` is mostly better. It must be defined for all sites that can learn;
-        where some drop out, the nearest rule that is defined for the others takes its place (see
+        one half of malicious sites `MajorityMean` is mostly better. It must be defined for all sites that can learn.
+        Where some drop out, the nearest rule that is defined for the others takes its place (see
         `fedspan.aggregation.fewer_values`), and the record shows it.
     threshold : float or None
         omega: refuse gradients longer than this many times (at least 1) the median length. ``None``: refuse none.
@@ -219,7 +219,7 @@ def voted(fed: Federation, *, start: Matrix, final: Matrix, intercept: bool = Fa
     """Return `final` (n, r), or `start` with a warning, if it fits better at more than half of the sites that reply.
 
     Every site has one vote and compares on its own rows, with coefficients fitted to each of the two. So malicious
-    sites below one half of those that reply can't decide against all others. A median of losses would not do: losses of
+    sites below one half of those that reply can't decide against all others. A median of losses would not do. Losses of
     different rounds do not compare where sites come and go, and a site that reports a false loss moves it.
     """
     replies = fed.ask(local_preference, start=start, final=final, intercept=intercept)

@@ -41,11 +41,11 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     aggregator : Aggregator, optional
         Rule that combines the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With a rule such as
         ``fedspan.aggregation.MajorityMean()``, ``GeometricMedian()`` or ``MedianOfMeans(groups)`` (the last two are the
-        paper's), medians combine all else that sites send (Byz-AltGDmin), and fewer than half of the sites (of the
-        groups) can do no more harm to the representation, and to `adapt`, than a multiple of what honest sites differ
-        by. For medians the multiple grows without limit towards one half. The coefficients of a task are safe while
-        more than half of the sites *that name it* are honest, and colluding sites may name the tasks of others: use
-        `adapt` on rows of your own where that matters.
+        paper's), medians combine all else that sites send (Byz-AltGDmin). Fewer than half of the sites (of the groups)
+        can then do no more harm to the representation, and to `adapt`, than a multiple of what honest sites differ by.
+        For medians the multiple grows without limit towards one half. The coefficients of a task are safe while more
+        than half of the sites *that name it* are honest. Colluding sites may name the tasks of others. Use `adapt` on
+        rows of your own where that matters.
     step_size : float, default=1.0
         In units of 1 / sigma_1^2, which is estimated. 0.5 is the choice of the theory.
     iterations : int, default=100
@@ -115,9 +115,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         Their weights in the gradient, on average over the rounds, in the order of ``sites_``; equal without rounds.
     resilience_ : structured array (one per number of malicious sites) or None
         With an aggregator, and rounds: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest
-        ball round a site's last gradient that holds all others, and ``bound``. If at most `malicious` sites are
-        malicious, and the honest gradients lie within two radii of one of them, the combined gradient was within
-        `bound` of that one. In units of the median length of a site's gradient.
+        ball round a site's last gradient that holds all others, and ``bound``. Let at most `malicious` sites be
+        malicious. If the honest gradients lie within two radii of one of them, the combined gradient was within `bound`
+        of that one. In units of the median length of a site's gradient.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -125,14 +125,15 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     -----
     Up per site: n r + r^2 + 3 numbers in each round; before that n r numbers once (with an aggregator) or in each of
     `power_iterations` rounds, and q r more where tasks have rows at several sites; after it 2 r^2 + 3 numbers, and then
-    q (r^2 + 2 r + 3) numbers (sums) or the coefficients of its tasks. These reveal much about single ``b_k`` before
-    that: the q r numbers of the start, the second moment of a site with one task, and the normal equations that choose
-    ``rank="auto"`` by sums where tasks have rows at several sites.
+    q (r^2 + 2 r + 3) numbers (sums) or the coefficients of its tasks. Before that, some replies reveal much about
+    single ``b_k``: the q r numbers of the start, the second moment of a site with one task, and the normal equations
+    that choose ``rank="auto"`` by sums where tasks have rows at several sites.
 
-    Memory at a site: its data, a copy of the rows unless they lie task after task, the smallest tasks first (tasks of
-    equal size by name), a block of 6 MiB or of the largest task, in double precision, and n times its number of tasks.
+    Memory at a site: its data, and a copy of the rows unless they lie task after task, the smallest tasks first (tasks
+    of equal size by name). Also a block of 6 MiB or of the largest task, in double precision, and n times its number of
+    tasks.
 
-    With an aggregator fewer than half of the sites may be malicious (the theory has 40 %): the harm is bounded by a
+    With an aggregator fewer than half of the sites may be malicious (the theory has 40 %). The harm is bounded by a
     multiple of how much honest sites differ, see ``resilience_``. If the start fits the rows of more than half of the
     sites that reply in the end better, it is returned, with a warning. That can happen near one half, where sites have
     tasks of their own.
@@ -246,7 +247,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         Parameters
         ----------
         X_new : array (m, n)
-            m of at least r (and one more with an intercept), unless there is a ridge; below twice that a warning states
+            m of at least r (and one more with an intercept), unless there is a ridge. Below twice that a warning states
             the error to expect.
         y_new : array (m,)
         ridge : float or "auto", default=0.0

@@ -9,10 +9,10 @@ with ``A_p = sum_i k(x_i, y_j) (x_i - y_j)`` over the rows of site p. Only the *
 (`fed.sum`). With one local step the result is that of gradient descent on the pooled rows, for any split of them.
 
 The paper leaves some choices open; here they follow from the data. Kernel width and start come from the mean and
-variance of the columns, the step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
+variance of the columns. The step is a multiple of 1 / L with ``L = 4 gamma kbar / n_y``, and heavy-ball momentum saves
 most of the rounds. No landmark moves further in a step than a quarter of the kernel's width: L belongs to a landmark
-with the mean kernel value. Where more rows pull, a landmark could overshoot to where no row pulls it back.
-Sites compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of the data costs digits.
+with the mean kernel value. Where more rows pull, a landmark could overshoot to where no row pulls it back. Sites
+compute with ``(x - mean) / s``, s^2 being the sum of the variances: no offset or unit of the data costs digits.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import frames_inside, one_of, real_number, whole_number
+from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
-from fedspan.federation.site.parameters import MOST_PASSES
 from fedspan.landmarks.parts.discrepancy import Discrepancy
+from fedspan.landmarks.parts.feddl_settings import FedDLSettings, settled
 from fedspan.landmarks.parts.kernel_pull import (
     kept_within,
     local_descent,
@@ -40,7 +40,8 @@ from fedspan.landmarks.parts.kernel_pull import (
     per_row,
     reduced,
 )
-from fedspan.linalg.array_backend import check_device
+from fedspan.landmarks.parts.principal_view import PrincipalView, Reduce, principal_view
+from fedspan.landmarks.parts.traffic import EXPECTED_ROUNDS, feddl_bytes, warn_of_traffic
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.plausible_totals import ABSURD, CountedRows, whole
 
@@ -50,8 +51,6 @@ Move = tuple[Matrix, Total, dict[str, float]]
 
 #: The share of the rows' variance that noise alone may add to landmarks over all rounds; it limits the default step.
 _NOISY_PART = 0.1
-#: Kernel evaluations times columns of one round, above which ``precision="auto"`` is single.
-SINGLE_ABOVE = 2**32
 _TYPES: dict[str, type[np.floating[Any]]] = {"single": np.float32, "double": np.float64}
 
 
@@ -60,7 +59,9 @@ class Landmarks:
     """Landmarks (n_y, m), the kernel's gamma, MMD^2 at the end (NaN if it was not followed), and how sites see rows.
 
     Rows are seen as ``(x - centre) / scale``, with `centre` (m,) the mean and `scale` the root of the summed variances.
-    `n` is the number of rows that the `sites` reported together, 0 if it is not known.
+    `n` is the number of rows that the `sites` reported together, 0 if it is not known, `rounds` that of FedDL's rounds.
+    With a `view` FedDL saw rows along principal axes: `scale` is of these coordinates, and all landmarks are in the
+    span of the axes.
     """
 
     points: Matrix
@@ -71,51 +72,22 @@ class Landmarks:
     precision: str
     n: int = 0
     sites: tuple[str, ...] = ()
+    rounds: int = 0
+    view: PrincipalView | None = None
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """The landmarks as `distances_to` takes them: points, or coordinates along the axes of the view."""
+        if self.view is None:
+            return {"landmarks": self.points, "centre": self.centre, "scale": self.scale}
+        axes = self.view.axes
+        coordinates = ((self.points - self.centre) @ axes.T.astype(np.float64)).astype(np.float32)
+        return {"landmarks": coordinates, "centre": self.centre, "scale": self.scale, "axes": axes}
 
     @property
     def reduced(self) -> Matrix:
         """The landmarks as sites see them."""
         return np.asarray((self.points - self.centre) / self.scale)
-
-
-@dataclass(frozen=True)
-class FedDLSettings:
-    """The settings of FedDL, as `FedLandmarks` documents them."""
-
-    n_landmarks: int = 500
-    rounds: int = 50
-    gamma: float = 1.0
-    momentum: float | None = None
-    step_size: float | None = None
-    local_steps: int = 1
-    upload: str = "gradient"
-    precision: str = "auto"
-    n_frequencies: int | None = None
-    device: str | None = None
-
-    def completed(self, momentum: float, n_frequencies: int) -> FedDLSettings:
-        """Return these settings with the defaults of a variant; refuse settings that cannot work."""
-        momentum = momentum if self.momentum is None else self.momentum
-        n_frequencies = n_frequencies if self.n_frequencies is None else self.n_frequencies
-        chosen = replace(self, momentum=momentum, n_frequencies=n_frequencies)
-        whole_number("n_landmarks", chosen.n_landmarks, 2)
-        whole_number("rounds", chosen.rounds, 0)
-        real_number("gamma", chosen.gamma, above=0)
-        edge = 2 * (1 + real_number("momentum", chosen.momentum, least=0, below=1))
-        if self.step_size is not None:
-            real_number("step_size", self.step_size, above=0, below=edge, why=", twice 1 + momentum: above is unstable")
-        whole_number("local_steps", chosen.local_steps, 1, MOST_PASSES)
-        one_of("upload", chosen.upload, ("gradient", "landmarks"))
-        one_of("precision", chosen.precision, ("auto", "single", "double"))
-        whole_number("n_frequencies", chosen.n_frequencies, 0)
-        check_device(chosen.device)
-        return chosen
-
-    def precision_for(self, numbers: int) -> str:
-        """Return the precision for this number of kernel evaluations times columns in a round."""
-        if self.precision == "auto":
-            return "single" if numbers > SINGLE_ABOVE else "double"
-        return self.precision
 
 
 @dataclass(frozen=True)
@@ -145,7 +117,13 @@ PLAIN = Variant(local_pull, local_descent, momentum=0.9, farthest=0.25)
 
 
 def feddl(
-    fed: Federation, *, names: tuple[str, ...] | None = None, variant: Variant = PLAIN, **settings: Any
+    fed: Federation,
+    *,
+    names: tuple[str, ...] | None = None,
+    reduce: Reduce = None,
+    posting: bool = False,
+    variant: Variant = PLAIN,
+    **settings: Any,
 ) -> Landmarks:
     """Return landmarks for all rows.
 
@@ -153,6 +131,10 @@ def feddl(
     ----------
     names : tuple of str, optional
         Names of the columns, for errors about values that are not finite.
+    reduce : int, float or "auto", optional
+        The number of principal axes along which FedDL sees the rows, or the share of the variance that they hold.
+    posting : bool, default=False
+        Whether sites will post distances to the landmarks: for the estimate of the bytes.
     variant : Variant, optional
         The variant that `private_feddl` runs.
     **settings
@@ -160,23 +142,49 @@ def feddl(
     """
     chosen = FedDLSettings(**settings).completed(variant.momentum, variant.n_frequencies)
     found = variant.moments(fed, names)
-    scale, n_y, m = _spread(found), chosen.n_landmarks, len(found.mean)
-    precision = chosen.precision_for(found.n * n_y * m)
-    prepared = fed.apply(reduced, centre=found.mean, scale=scale, precision=precision)
+    whole_spread = _spread(found)
+    view = principal_view(fed, found, reduce)
+    centre, scale, variance = found.mean, whole_spread, found.variance
+    if view is not None:
+        scale, variance = view.spread, view.variance
+    n_y, m = chosen.landmarks_for(len(variance)), len(variance)
+    precision = chosen.precision_for(found.n * n_y * m, reduced=view is not None)
+    viewed: dict[str, Any] = {}
+    if view is None:
+        prepared = fed.apply(reduced, centre=centre, scale=scale, precision=precision)
+    else:
+        view.sent_to(fed, precision)
+        prepared, viewed = fed, {"viewed": True}
+        variant = replace(variant, payload={**variant.payload, **viewed})
     width = 0.5 * chosen.gamma  # of the reduced rows, whose mean squared distance is 2
-    start = fed.rng.standard_normal((n_y, m)) * (np.sqrt(found.variance) / scale)
+    start = fed.rng.standard_normal((n_y, m)) * (np.sqrt(variance) / scale)
     rows = CountedRows(found.n, found.sites)
-    discrepancy = Discrepancy(prepared, chosen.n_frequencies or 0, m, width, rows)
-    fed.log(precision=precision, gamma=width / scale**2)
+    discrepancy = Discrepancy(prepared, chosen.n_frequencies or 0, m, width, rows, **viewed)
+    estimate = feddl_bytes(
+        n=found.n,
+        columns=len(centre),
+        sites=len(found.sites),
+        axes=None if view is None else m,
+        n_landmarks=n_y,
+        rounds=EXPECTED_ROUNDS if chosen.rounds == "auto" else chosen.most_rounds,
+        width=_TYPES[precision](0).nbytes,
+        frequencies=chosen.n_frequencies or 0,
+        posting=posting,
+    )
+    fed.log(precision=precision, gamma=width / scale**2, landmarks=n_y, estimated_bytes=estimate)
+    warn_of_traffic(estimate, found.n, len(centre))
     longest = _quiet_step(fed, chosen, variant.deviation(n_y, width), found)
-    moves = _Moves(prepared, chosen, variant, _TYPES[precision], width, longest, rows)
+    moves = _Moves(prepared, chosen, variant, _TYPES[precision], n_y, width, longest, rows)
     farthest = variant.farthest * chosen.local_steps / np.sqrt(2 * width)
     ball = _heavy_ball(chosen.momentum or 0.0, farthest)
-    Y = _descended(fed, start, chosen.rounds, moves.of_round, ball, discrepancy, variant.within)
+    Y, rounds = _descended(fed, start, chosen, moves.of_round, ball, discrepancy, variant.within)
     last = discrepancy.at_the_end(Y)
     fed.log(**last)
     mmd2 = last.get("mmd2", float("nan"))
-    return Landmarks(found.mean + scale * Y, width / scale**2, mmd2, found.mean, scale, precision, rows.n, rows.sites)
+    points = centre + scale * Y if view is None else view.lifted(scale * Y)
+    return Landmarks(
+        points, width / scale**2, mmd2, centre, scale, precision, rows.n, rows.sites, rounds=rounds, view=view
+    )
 
 
 def _spread(found: Moments) -> float:
@@ -193,20 +201,29 @@ def _spread(found: Moments) -> float:
 def _descended(
     fed: Federation,
     Y: Matrix,
-    rounds: int,
+    chosen: FedDLSettings,
     move_of: Callable[[Matrix], Move],
     accelerated: Callable[[Matrix], Matrix],
     discrepancy: Discrepancy,
     within: float,
-) -> Matrix:
-    """Return the landmarks after all rounds: `move_of` requests sums, `accelerated` makes a velocity of each move."""
+) -> tuple[Matrix, int]:
+    """Return the landmarks after all rounds, and their number.
+
+    `move_of` requests sums, `accelerated` makes a velocity of each move.
+    """
     absent: Counter[str] = Counter()
     Y = kept_within(Y, within)
-    for _ in fed.rounds(rounds):
+    rounds, followed = 0, list[float]()
+    for _ in fed.rounds(chosen.most_rounds):
         by, total, metrics = move_of(Y)
+        rounds += 1
         absent.update(list(total.failed))
         discrepancy.follow(total.sites)
-        fed.log(**metrics, **discrepancy.of(Y))
+        apart = discrepancy.of(Y)
+        fed.log(**metrics, **apart)
+        followed += apart.values()
+        if chosen.rounds == "auto" and settled(followed):
+            fed.stop(f"MMD^2 has settled at {min(followed):.3g} after {rounds} rounds", converged=True)
         Y = kept_within(Y + accelerated(by), within)
         if not np.abs(Y).max() < ABSURD:
             raise InputError("the landmarks diverge: use a smaller step_size, momentum or gamma, or fewer local_steps")
@@ -214,7 +231,7 @@ def _descended(
     if often:
         names = [f"{name} (missing in {count} of {rounds} rounds)" for name, count in often.items()]
         warnings.warn(f"the landmarks hardly follow the rows of {', '.join(names[:10])}", stacklevel=frames_inside())
-    return Y
+    return Y, rounds
 
 
 def _heavy_ball(momentum: float, farthest: float) -> Callable[[Matrix], Matrix]:
@@ -237,9 +254,9 @@ def _quiet_step(fed: Federation, chosen: FedDLSettings, deviation: float, found:
     if chosen.step_size is not None or not deviation:
         return np.inf
     noise_of_gradient = (
-        2 * chosen.gamma / (max(1, found.n) * chosen.n_landmarks) * (deviation * np.sqrt(len(fed.sites)))
+        2 * chosen.gamma / (max(1, found.n) * chosen.landmarks_for(len(found.mean))) * deviation * len(fed.sites) ** 0.5
     )
-    steps = max(1, chosen.rounds * chosen.local_steps) * len(found.mean)
+    steps = max(1, chosen.most_rounds * chosen.local_steps) * len(found.mean)
     return float(np.sqrt(_NOISY_PART / steps) / noise_of_gradient)
 
 
@@ -251,6 +268,7 @@ class _Moves:
     chosen: FedDLSettings
     variant: Variant
     dtype: type[np.floating[Any]]
+    n_landmarks: int
     gamma: float
     longest: float
     rows: CountedRows
@@ -299,10 +317,10 @@ class _Moves:
     def _measured(self, total: Total | None, own_mean: float) -> dict[str, float]:
         """Set L from the mean kernel value between rows and landmarks; return the objective, if sites report it.
 
-        Without a report the mean value has a bound: it is an inner product of two mean embeddings, of which the rows'
+        Without a report the mean value has a bound. It is an inner product of two mean embeddings, of which the rows'
         has at most the norm 1. A tiny L stands for landmarks so far from all rows that no kernel value is left.
         """
-        n_y = self.chosen.n_landmarks
+        n_y = self.n_landmarks
         if total is None or not self.variant.kernel:
             kernel_mean, metrics = float(np.sqrt(own_mean)), {}
         else:

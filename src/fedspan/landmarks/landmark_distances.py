@@ -1,8 +1,8 @@
 """Distances to landmarks, which sites post once the landmarks are known.
 
-**Not private against the coordinator**: from the landmarks and a row's distances to them it can compute the row's
-projection on their affine span, and the row itself where there are more landmarks than columns. The journal of such a
-run holds what amounts to raw data.
+**Not private against the coordinator**. From the landmarks and a row's distances to them it can compute the row's
+projection on their affine span. With more landmarks than columns that is the row itself. The journal of such a run
+holds what amounts to raw data.
 
 Sites post distances in units of the rows' spread, which the landmarks come with: single precision then holds them for
 any unit of the data. The coordinator cannot check whether distances are true; it refuses those that no rows can have.
@@ -45,19 +45,22 @@ MOST_ROWS = 20_000
 
 
 @transform("landmarks.distances_to")
-def distances_to(X: Array, landmarks: Matrix, centre: Vector, scale: Positive) -> Array:
+def distances_to(X: Array, landmarks: Matrix, centre: Vector, scale: Positive, axes: Matrix | None = None) -> Array:
     """Return the distances of rows to `landmarks` (n, n_y), in double precision.
 
-    They are computed from ``(x - centre) / scale``, so that a common offset costs no digits.
+    They are computed from ``(x - centre) / scale``, so that a common offset costs no digits. With `axes` (k, m) they
+    are distances between coordinates along the axes, which `landmarks` (n_y, k) are.
     """
     same_columns(X, len(centre))
-    Y = (np.asarray(landmarks, dtype=np.float64) - centre) / scale
+    Y = (np.asarray(landmarks, dtype=np.float64) - (centre if axes is None else 0.0)) / scale
+    along = None if axes is None else axes.T.astype(np.float64)
     found = np.empty((len(X), len(Y)))
     for start in range(0, len(X), _BLOCK_ROWS):
         rows = (np.asarray(X[start : start + _BLOCK_ROWS], dtype=np.float64) - centre) / scale
         # Rows so far out that their squares overflow are made smaller; Y is negligible beside them.
         large = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0) / _SQUARE_HELD, 1.0)
-        found[start : start + len(rows)] = large * np.sqrt(squared_distances(rows / large, Y))
+        rows = rows / large if along is None else (rows / large) @ along
+        found[start : start + len(rows)] = large * np.sqrt(squared_distances(rows, Y))
     found *= scale
     return found
 
@@ -102,7 +105,7 @@ def landmark_distances(fed: Federation, *, landmarks: Landmarks, precision: str 
     """
     width = 4 if precision == "single" else 8
     rows = max(1, fed.policy.max_bytes // (2 * width * len(landmarks.points)))
-    seen = fed.apply(distances_to, landmarks=landmarks.points, centre=landmarks.centre, scale=landmarks.scale)
+    seen = fed.apply(distances_to, **landmarks.seen)
     found: dict[str, list[Array]] = {name: [] for name in fed.sites}
     counts: dict[str, int] = {}
     lost: dict[str, Failure | str] = {}
@@ -170,6 +173,7 @@ def local_neighbor_hits(
     method: Annotated[str, OneOf(METHODS)],
     residuals: bool,
     precision: Precision,
+    axes: Matrix | None = None,
 ) -> dict[str, Any]:
     """Leaves the site: the number of nearest rows of some of its rows, and how many of them landmarks find."""
     X = np.asarray(site.X[spread_out(len(site), MOST_ROWS)], dtype=np.float64)
@@ -178,8 +182,9 @@ def local_neighbor_hits(
         return {"hits": 0, "of": 0}
     some = spread_out(len(X), SOME_ROWS)
     kind = np.float32 if precision == "single" else np.float64
-    posted = (distances_to(X, landmarks, centre, scale) / scale).astype(kind)
-    rows = landmark_form((landmarks - centre) / scale, method, residuals).of(posted, kind)
+    posted = (distances_to(X, landmarks, centre, scale, axes) / scale).astype(kind)
+    about = np.asarray(landmarks, dtype=np.float64) - (centre if axes is None else 0.0)
+    rows = landmark_form(about / scale, method, residuals).of(posted, kind)
     found = nearest(rows, k + 1, rows.rows(some))[0]
     itself = found == some[:, None]
     itself[~itself.any(axis=1), -1] = True
@@ -198,9 +203,8 @@ def neighbor_hits(
 
     NaN and 0 where too few sites report it, or the reports cannot be true: a map does not fail for it.
     """
-    known = {"landmarks": landmarks.points, "centre": landmarks.centre, "scale": landmarks.scale}
     try:
-        total = fed.sum(local_neighbor_hits, **known, method=method, residuals=residuals, precision=precision)
+        total = fed.sum(local_neighbor_hits, **landmarks.seen, method=method, residuals=residuals, precision=precision)
     except FedspanError:
         return float("nan"), 0
     hits, of = total.get("hits"), total.get("of")

@@ -14,7 +14,8 @@ import numpy as np
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, PrivacySpent
 from fedspan.federation.site.steps import find_step
-from fedspan.landmarks.feddl import FedDLSettings, Landmarks, Variant, feddl
+from fedspan.landmarks.feddl import Landmarks, Variant, feddl
+from fedspan.landmarks.parts.feddl_settings import FedDLSettings, fixed_settings
 from fedspan.landmarks.parts.noisy_pull import (
     LANDMARKS_WITHIN,
     local_noisy_descent,
@@ -47,10 +48,11 @@ def private_feddl(
     ----------
     privacy : GaussianData, GaussianGradient or PaperNoise
     **settings
-        Of `feddl`.
+        Of `feddl`; ``"auto"`` stands for the paper's numbers.
     """
     check_mechanism(privacy)
     check_frequencies(privacy, settings.get("n_frequencies"))
+    settings = fixed_settings(settings)
     if isinstance(privacy, GaussianData):
         return _with_noisy_rows(fed, privacy, settings)
     if isinstance(privacy, GaussianGradient):

@@ -1,7 +1,7 @@
 """Linear algebra: pure functions on arrays, numpy and scipy only.
 
 Medians of vectors and of subspaces with certificates, the subspaces themselves, and whitening; local steps of linear
-models in closed form; clusters of a few points; kernels, low-rank distances and neighbours of rows known by landmarks.
+models in closed form. Clusters of a few points; kernels, low-rank distances and neighbours of rows known by landmarks.
 """
 
 from __future__ import annotations

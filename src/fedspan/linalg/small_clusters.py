@@ -69,8 +69,8 @@ def k_medoids(losses: Array, k: int, weights: Array | None = None) -> NDArray[np
 def linkage_gap(points: Array, k: int) -> tuple[Labels, float]:
     """Cut the average-linkage tree of `points` (L, d) into k clusters; return the labels and how clear the cut is.
 
-    The gap is the merge height just above the cut over the one just below it: large where k tight clusters are far
-    apart, about 1 where the cut goes through a cluster. It is infinite with k = 1, and 0 with k = L.
+    The gap is the merge height just above the cut over the one just below it. It is large where k tight clusters are
+    far apart, and about 1 where the cut goes through a cluster. It is infinite with k = 1, and 0 with k = L.
     """
     L = len(points)
     whole_number("k", k, 1, L, why=", the number of points")
@@ -133,7 +133,7 @@ def _spread_out(points: Array, k: int, rng: np.random.Generator, weights: Array)
     chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
     nearest = np.full(len(points), np.inf)
     for _ in range(k - 1):
-        nearest = np.minimum(nearest, _squared_distances(points, points[chosen[-1:]])[:, 0])
+        nearest = np.minimum(nearest, np.sum((points - points[chosen[-1]]) ** 2, axis=1))
         odds = weights * nearest
         odds = odds if odds.sum() > 0.0 else weights
         chosen.append(int(rng.choice(len(points), p=odds / odds.sum())))

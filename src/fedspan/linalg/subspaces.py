@@ -128,7 +128,7 @@ def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Array, Array]:
     if 8 * k < n:  # few eigenpairs are found faster one by one
         values, vectors = scipy.linalg.eigh(S, subset_by_index=(n - k, n - 1), check_finite=False)
     else:
-        values, vectors = scipy.linalg.eigh(S, driver="evd", check_finite=False)
+        values, vectors = scipy.linalg.eigh(S, driver="evd" if n > 1 else "ev", check_finite=False)
     return values[: -k - 1 : -1].copy(), with_fixed_signs(vectors[:, : -k - 1 : -1])
 
 

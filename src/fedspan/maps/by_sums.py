@@ -1,8 +1,8 @@
 """A t-SNE map of rows that stay at their sites, with their positions: the coordinator sees sums alone.
 
-Each site keeps the positions of its own rows. Rows of different sites act on each other through two sums: attraction
-through the centres of a few federated k-means codebooks, each of which stands at the weighted mean of the rows near
-it, and repulsion through a histogram of all positions::
+Each site keeps the positions of its own rows. Rows of different sites act on each other through two sums. Attraction
+goes through the centres of a few federated k-means codebooks, each of which stands at the weighted mean of the rows
+near it. Repulsion goes through a histogram of all positions::
 
     sums: mean and scatter -> principal axes;  codebooks of k-means -> centres (those of too few rows are dropped)
     site: ties of each row to the nearest centres, and to the nearest rows of the same site

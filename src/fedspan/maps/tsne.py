@@ -41,16 +41,22 @@ class FedTSNE(FedMap):
 
     Parameters
     ----------
-    n_landmarks : int, default=500
-        Fewer landmarks give a rougher map, and reveal less of a row: its projection on their span.
-    rounds : int, default=50
+    n_landmarks : int or "auto", default="auto"
+        Fewer landmarks give a rougher map, and reveal less of a row: its projection on their span. ``"auto"``: two for
+        each column or axis, at least 50 and at most 500. The paper has 500.
+    rounds : int or "auto", default="auto"
         Rounds of FedDL, which learns the landmarks; 0: random ones with the mean and variances of the rows.
+        ``"auto"``: until MMD^2 has settled, at most 50, which is the paper's number.
+    reduce : int, float, "auto" or None, default="auto"
+        Before it, exact federated PCA: the map is one of the coordinates along this number of axes, or along those that
+        hold this share of the variance. ``"auto"``: 85 % (30 to 100 axes), where there are more than 100 columns.
+        ``None``, as in the paper, and always with `privacy`: the columns themselves.
     method : {"coordinates", "squared", "paper"}, default="coordinates"
         How distances between rows follow from those to landmarks: by landmark coordinates and residuals, by the
         Nystrom form of squared distances, or by that of distances, as in the paper.
     share : {"distances", "sums", "centers"}, default="distances"
         What leaves the sites: distances to landmarks; sums alone, in every round of the layout; or, in one shot, only
-        the sums that make centres, around which the coordinator lays out drawn rows.
+        the sums that make centres. Around these the coordinator lays out drawn rows.
     post_positions : bool, default=False
         With ``share="sums"`` or ``"centers"``: whether the sites of a federation post the positions of their rows.
     sums_settings : dict, optional
@@ -84,13 +90,14 @@ class FedTSNE(FedMap):
     Attributes
     ----------
     embedding_ : array (n, n_components)
-        In the order of a table's rows; of a federation, in site order, then row order (sites that did not post are left
-        out, with a warning), and with ``share="sums"`` or ``"centers"`` only if positions were posted.
+        In the order of a table's rows; of a federation, in site order, then row order. Sites that did not post are left
+        out, with a warning. With ``share="sums"`` or ``"centers"`` only if positions were posted.
     row_sites_ : array (n,)
         Number of each row's site in ``sites_``.
     kl_divergence_ : float
     landmarks_, gamma_, mmd2_, centre_, scale_, precision_, privacy_, sites_, run_
-        As in `FedLandmarks`. ``run_`` has ``preserved``: the share of the ten nearest rows, by landmark distances, that
+        As in `FedLandmarks`; landmarks are in the span of the axes, if there are any, and ``scale_`` is the spread
+        along these. ``run_`` has ``preserved``: the share of the ten nearest rows, by landmark distances, that
         are nearest on the map, of up to 1000 rows.
     factor_, offset_, residuals_ : array (n, r), array (n,), bool
         The rows' low-rank distances, for new rows: all that the coordinator knows of the rows. A saved map has them.
@@ -99,13 +106,17 @@ class FedTSNE(FedMap):
     density_, density_extent_ : array (g, g), tuple of 4 floats
         Likewise: the number of rows around each node of a grid, ``density_[i, j]`` at the i-th place to the right and
         the j-th up, and the places of the first and last nodes: left, right, bottom, top.
-    mean_, axes_ : array (d,), array (r, d)
+    mean_ : array (d,)
         Likewise: rows are seen as ``(x - mean_) @ axes_.T``.
+    axes_ : array (r, d) or None
+        Principal axes along which rows are seen, about ``mean_`` or ``centre_``; ``None`` without them.
 
     Notes
     -----
-    Up per site: `rounds` times n_landmarks m numbers, then n_p n_landmarks in single precision. Memory at the
-    coordinator: three arrays n x n_landmarks in single precision. Needs openTSNE: ``pip install "fedspan[maps]"``.
+    Up per site: `rounds` times n_landmarks m numbers, m being the number of axes or columns, then n_p n_landmarks in
+    single precision; for the axes d (d + 1) / 2 once. The record has `estimated_bytes`, and a run that will move more
+    than the rows warns. Memory at the coordinator: three arrays n x n_landmarks in single precision. Needs openTSNE:
+    ``pip install "fedspan[maps]"``.
 
     Examples
     --------
@@ -128,9 +139,10 @@ class FedTSNE(FedMap):
 
     def __init__(
         self,
-        n_landmarks: int = 500,
+        n_landmarks: int | str = "auto",
         *,
-        rounds: int = 50,
+        rounds: int | str = "auto",
+        reduce: int | float | str | None = "auto",
         method: str = "coordinates",
         share: str = "distances",
         post_positions: bool = False,
@@ -149,6 +161,7 @@ class FedTSNE(FedMap):
     ) -> None:
         self.n_landmarks = n_landmarks
         self.rounds = rounds
+        self.reduce = reduce
         self.method = method
         self.share = share
         self.post_positions = post_positions

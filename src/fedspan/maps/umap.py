@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackError
 
 from fedspan.checks import frames_inside, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.landmarks.parts.neighbor_search import packages
+from fedspan.linalg.array_backend import to_device, to_numpy
+from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph, graph_parts, spectral_start
+from fedspan.linalg.layout.umap_layout import TURNS, layout_curve, umap_layout
 from fedspan.maps.parts.map_estimator import FedMap, counted_rounds
 
 Array = NDArray[Any]
 
 #: Rounds of the layout, as progress and record show them.
 _ROUNDS = 20
-#: The fewest rows of a graph whose leading eigenvectors are searched.
-_FEWEST_FOR_SPECTRA = 100
+#: The fewest and the most rows of a graph whose leading eigenvectors are searched: they take longer than the layout.
+_FEWEST_FOR_SPECTRA, _MOST_FOR_SPECTRA = 100, 20_000
+#: Up to this number of rows there are 500 epochs, as in UMAP.
+_FEW_ROWS = 10_000
 
 
 class FedUMAP(FedMap):
@@ -31,7 +36,8 @@ class FedUMAP(FedMap):
 
     Parameters
     ----------
-    n_landmarks, rounds, method, n_components, neighbors, landmark_settings, privacy, device, random_state, verbose
+    n_landmarks, rounds, reduce, method, n_components, neighbors, landmark_settings, privacy, device, random_state, \
+verbose
         As in `FedTSNE`.
     share : {"distances"}, default="distances"
         What sites post.
@@ -42,19 +48,20 @@ class FedUMAP(FedMap):
     n_epochs : int, optional
         Default: 500, and 200 for more than 10,000 rows.
     n_jobs : int, default=1
-        Threads of NN-descent, -1 for one per processor; the layout has one, so that a seed decides it.
+        Threads of NN-descent, -1 for one per processor.
 
     Attributes
     ----------
-    embedding_, row_sites_, landmarks_, gamma_, mmd2_, centre_, scale_, precision_, factor_, offset_, residuals_, \
-privacy_, sites_, run_
+    embedding_, row_sites_, landmarks_, gamma_, mmd2_, centre_, scale_, precision_, axes_, factor_, \
+offset_, residuals_, privacy_, sites_, run_
         As in `FedTSNE`.
 
     Notes
     -----
-    Starts from the graph's leading eigenvectors, or, if it is small or in several parts, from the principal components
-    of the landmark coordinates. Messages and memory are those of `FedTSNE`. Needs umap-learn: ``pip install
-    "fedspan[maps]"``.
+    Graph and layout are fedspan's own (`fedspan.linalg.layout.umap_layout`), on numpy or on the `device`: they need
+    neither umap-learn nor numba. Starts from the graph's leading eigenvectors, or, if it has few rows, more than 20,000
+    or several parts, from the principal components of the landmark coordinates. Messages and memory are those of
+    `FedTSNE`.
 
     Examples
     --------
@@ -63,13 +70,12 @@ privacy_, sites_, run_
     (60, 2)
     """
 
-    needs = ("umap.umap_",)
-
     def __init__(
         self,
-        n_landmarks: int = 500,
+        n_landmarks: int | str = "auto",
         *,
-        rounds: int = 50,
+        rounds: int | str = "auto",
+        reduce: int | float | str | None = "auto",
         method: str = "coordinates",
         share: str = "distances",
         n_components: int = 2,
@@ -87,6 +93,7 @@ privacy_, sites_, run_
     ) -> None:
         self.n_landmarks = n_landmarks
         self.rounds = rounds
+        self.reduce = reduce
         self.method = method
         self.share = share
         self.n_components = n_components
@@ -115,42 +122,31 @@ privacy_, sites_, run_
         return min(n, self.n_neighbors) - 1
 
     def _layout(self, fed: Federation, indices: Array, distances: Array, start: Array) -> Array:
-        (umap,) = packages("umap.umap_")
+        graph = fuzzy_graph(to_device(indices, self.device), to_device(distances, self.device))
         n = len(indices)
-        seed = np.random.RandomState(int(fed.rng.integers(2**31)))
-        # UMAP expects each row as its own first neighbour.
-        indices = np.column_stack([np.arange(n, dtype=np.int32), indices])
-        distances = np.column_stack([np.zeros(n, dtype=np.float32), distances])
-        graph, _, _ = umap.fuzzy_simplicial_set(
-            start, indices.shape[1], seed, "euclidean", knn_indices=indices, knn_dists=distances
-        )
-        epochs = self.n_epochs or (500 if n <= 10_000 else 200)
-        a, b = umap.find_ab_params(self.spread, self.min_dist)
-        plain = {"metric": "euclidean", "metric_kwds": {}, "densmap": False, "densmap_kwds": {}, "output_dens": False}
+        epochs = self.n_epochs or (500 if n <= _FEW_ROWS else 200)
+        begin = to_device(_start(graph, start, fed.rng).astype(np.float32), self.device)
+        every = max(1, -(-epochs * TURNS // _ROUNDS))
+        turns = 0
+
+        def count(_: int) -> None:
+            nonlocal turns
+            if turns % every == 0:
+                next(rounds, None)
+            turns += 1
+
         with counted_rounds(fed, _ROUNDS) as rounds:
-            bar = {"disable": False, "file": _Epochs(rounds), "bar_format": "{n}", "mininterval": 0}
-            positions, _ = umap.simplicial_set_embedding(
-                data=start,
-                graph=graph,
-                n_components=self.n_components,
-                initial_alpha=1.0,
-                a=a,
-                b=b,
-                gamma=1.0,
-                negative_sample_rate=5,
-                n_epochs=epochs,
-                init=_start(graph, start),
-                random_state=seed,
-                parallel=False,
-                tqdm_kwds={**bar, "miniters": max(1, epochs // _ROUNDS)},
-                **plain,
-            )
-        return np.asarray(positions)
+            curve = layout_curve(self.spread, self.min_dist)
+            return to_numpy(umap_layout(graph, begin, fed.rng, epochs=epochs, curve=curve, after_turn=count))
 
 
-def _start(graph: Any, start: Array) -> Any:
-    """Return UMAP's own spectral start, or the principal components for small or disconnected graphs."""
-    parts = connected_components(graph, directed=False, return_labels=False)
+def _start(graph: FuzzyGraph, start: Array, rng: np.random.Generator) -> Array:
+    """Return the graph's leading eigenvectors, or the principal components for small, large or disconnected graphs.
+
+    Ten units wide, with a little noise, so that no two rows start at one place.
+    """
+    n, q = start.shape
+    parts = graph_parts(graph)
     if parts > 1:
         warnings.warn(
             f"the neighbour graph has {parts} parts without any neighbours in common: their places on the map relative "
@@ -158,21 +154,8 @@ def _start(graph: Any, start: Array) -> Any:
             UserWarning,
             stacklevel=frames_inside(),
         )
-    if len(start) >= _FEWEST_FOR_SPECTRA and parts == 1:
-        return "spectral"
-    return (10 * start / np.abs(start).max()).astype(np.float32)
-
-
-class _Epochs:
-    """A file to which UMAP's progress bar writes, and which counts rounds of the run instead."""
-
-    def __init__(self, rounds: Iterator[int]) -> None:
-        self._rounds = rounds
-
-    def write(self, text: str) -> None:
-        """Begin a round with an epoch's number."""
-        if text.strip().isdigit() and int(text):
-            next(self._rounds, None)
-
-    def flush(self) -> None:
-        """Do nothing: nothing is buffered."""
+    if parts == 1 and max(_FEWEST_FOR_SPECTRA, q + 2) <= n <= _MOST_FOR_SPECTRA:
+        with suppress(ArpackError):
+            start = spectral_start(graph, q, rng)
+    wide: Array = 10 * start / np.abs(start).max()
+    return wide + 1e-4 * rng.standard_normal(start.shape)

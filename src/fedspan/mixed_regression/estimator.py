@@ -51,7 +51,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        "auto" starts with the number of directions in which sites differ by more than noise, and splits clusters while
+        "auto" starts with the number of directions in which sites differ by more than noise. It splits clusters while
         the Bayesian information criterion improves, up to `max_clusters`. It trusts all sites.
     start : {"moment_descent", "spectral", "random"}, default="moment_descent"
         "moment_descent": models of a few large anchor sites, clustered. "spectral": all sites, clustered in the
@@ -100,7 +100,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     aggregator : Aggregator, optional
         The rule that combines replies where sites may be malicious, in both phases. Try
         ``fedspan.aggregation.SpectralFilter()``: sites that push together move medians of distances far. It needs
-        single replies. Not with n_clusters="auto". A rule with a number of malicious sites is set up for all sites; a
+        single replies. Not with n_clusters="auto". A rule with a number of malicious sites is set up for all sites. A
         cluster that tolerates fewer gets a rule for fewer, with a warning.
     random_state : int, optional
     verbose : int, default=0

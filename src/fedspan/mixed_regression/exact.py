@@ -28,8 +28,8 @@ from fedspan.mixed_regression.parts.cluster_rounds import (
     responsibilities,
 )
 from fedspan.mixed_regression.parts.regression_rows import rows_of
-from fedspan.pca.covariance import packed, unpacked
 from fedspan.sums.plausible_totals import refuse_absurd
+from fedspan.sums.row_moments import packed, unpacked
 from fedspan.wire import Message
 
 _FLAT = 1e-12  # relative: eigenvalues of a Gram matrix below this are directions without data

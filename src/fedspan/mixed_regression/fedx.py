@@ -1,7 +1,7 @@
 """FedX with clustering: every site finds its cluster, takes local steps on that model, and the models are averaged.
 
 Phase 2 of L. Su, J. Xu and P. Yang, "Global convergence of federated learning for mixed regression", NeurIPS 2022. The
-paper's weights are n_i / N; n_i / N_j, over the rows of a site's own cluster, is several times faster and does not
+paper's weights are n_i / N. Those over the rows of a site's own cluster, n_i / N_j, are several times faster and do not
 starve small clusters. Per round: down k d numbers; up k (d + 3), which need only be summed, or d + k + 2 where an
 aggregator needs single replies. The cost of a site's step does not depend on the number of local steps.
 """

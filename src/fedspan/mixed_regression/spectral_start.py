@@ -59,7 +59,7 @@ def spectral_start(
     """Return coarse models (k, d) of the clusters, from the moments at `start` (d,), by default 0.
 
     The `aggregator` is the rule that combines the sites' products. With one, clusters are found by votes among the
-    sites' own solutions: a minority of malicious sites gets no cluster unless it is as large as the smallest true one.
+    sites' own solutions. A minority of malicious sites gets no cluster unless it is as large as the smallest true one.
     """
     fed.need_single_replies("the spectral start")
     theta0 = checked_start(fed.sites, n_clusters, n_columns, start)

@@ -140,8 +140,8 @@ def local_scores(site: Site, outlier: float, edges: Vector) -> dict[str, Any]:
 def roc_area(fed: Federation) -> float:
     """Return the area under the ROC curve of scores (low: outlier), which the sites see in place of their rows.
 
-    The sites count scores between edges. Where a part holds both kinds of rows, the next round divides it, until the
-    area is known to 1e-4 or the scores in a part are equal.
+    The sites count scores between edges. Where a part holds both kinds of rows, the next round divides it. It ends when
+    the area is known to 1e-4 or the scores in a part are equal.
     """
     outlier = _outlier(fed)
     grid = 10.0 ** np.arange(-30, 151, 0.5)

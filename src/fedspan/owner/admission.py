@@ -99,9 +99,9 @@ class OwnerRequest:
 
     `user` and `role` come from the sender's certificate. `kind` is ``"call"``, or what the request is instead. `step`
     is the id of the step that runs; in a secure sum, of the step whose replies are added up, and `stage` names the
-    round. `how` is ``"ask"``, ``"sum"`` or ``"mean"``. `payload` holds the parameters of the step, or is ``None`` where
-    an earlier round of the sum was judged by them. `repeated` marks a call that gets its earlier reply again, `ran` one
-    for which data were read.
+    round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `payload` holds the parameters of the step, or is
+    ``None`` where an earlier round of the sum was judged by them. `repeated` marks a call that gets its earlier reply
+    again, `ran` one for which data were read.
     """
 
     user: str = ""
@@ -304,7 +304,8 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
                     raise PolicyError(
                         f"this site's owner wants {what}s that declare the types of all parameters, and {id!r} does not"
                     )
-    if request.transforms and not rules.steps.names_it(step):
+    reorders = all(id in installed_transforms() and installed_transforms()[id].reorders for id in request.transforms)
+    if request.transforms and not reorders and not rules.steps.names_it(step):
         raise PolicyError(f"this site's owner allows step {step!r} without transforms only")
     for transform in request.transforms:
         if not allows_transform(rules.transforms, transform):

@@ -37,8 +37,8 @@ _SECURE_SUM = "secure_sum"
 class AllowedSteps:
     """The steps that some names allow: ids such as ``"pca.gram"``, beginnings of ids such as ``"pca"``, and groups.
 
-    Steps of fedspan that reveal nothing about rows (names of columns, the state of the budget) are always allowed, and
-    so are the stages of a secure sum: the step that is summed must be allowed.
+    Steps of fedspan that reveal nothing about rows (names of columns, the state of the budget) are always allowed. So
+    are the stages of a secure sum. The step that is summed must be allowed.
 
     Examples
     --------

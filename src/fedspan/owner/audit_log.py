@@ -61,7 +61,7 @@ class AuditLog:
     `append` returns when the line is in the file, so that it survives the end of the process. Two processes may write
     to one log: each first reads what the other has written. Opening the log notices a line that was changed or removed,
     because the next one has its digest. Lines removed from the *end* are noticed only by a reader who kept the last
-    digest, and anyone who can write to the file can replace all of it.
+    digest. Anyone who can write to the file can replace all of it.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Rows that stand for a site's moments: the same number, sums and second moments, and none of the site's rows.
 
 At the level ``aggregate`` requests see these rows and no others. Whatever the step, its parameters and the rounding of
-its arithmetic: a reply can depend on the site's rows only through their moments and a key that stays at the site.
+its arithmetic. A reply can depend on the site's rows only through their moments and a key that stays at the site.
 """
 
 from __future__ import annotations

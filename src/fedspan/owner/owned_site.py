@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.datasets.sources.iso_times import with_times
@@ -83,7 +84,7 @@ class OwnedSite:
             "rows": len(self.site),
             "columns": dict(self._kinds),
             "label": data.label,
-            "target": data.target,
+            "target": list(data.target) if len(data.target) > 1 else next(iter(data.target), None),
             "task": data.task,
             "steps": list(rules.steps.installed()),
             "rules": rules.in_words(),
@@ -124,32 +125,36 @@ class Rows:
         return {name: kind_of(self.frame[name]) for name in self.features}
 
     def numbers(self) -> pd.DataFrame:
-        """Return the features, and the target where it is a number: what moments are of."""
-        target = self.plan.target
-        kept = [target] if target is not None and self.frame[target].dtype.kind in "buif" else []
+        """Return the features, and the target where it is numbers: what moments are of."""
+        kept = [name for name in self.plan.target if self.frame[name].dtype.kind in "buif"]
         return self.frame[[*self.features, *kept]]
 
     def of_moments(self, key: bytes) -> Rows:
         """Return rows with the same moments; label, task and a target of text are left out."""
         drawn = as_moments(self.numbers(), key)
-        target = self.plan.target if self.plan.target in drawn.columns else None
+        target = self.plan.target if set(self.plan.target) <= set(drawn.columns) else ()
         return Rows(replace(self.plan, label=None, target=target, task=None), drawn, self.features)
 
     def site(self, name: str, ledger: SiteLedger | None) -> Site:
         """Make the site."""
         X = self.frame.iloc[:, : len(self.features)]  # without a copy
-        return Site(name, X, self._values(self.plan.target), self._values(self.plan.task), ledger=ledger)
+        return Site(name, X, self._target(), self._values(self.plan.task), ledger=ledger)
+
+    def _target(self) -> NDArray[Any] | None:
+        """Return the target of each row: one value, or several, such as time and event."""
+        found = [values for values in map(self._values, self.plan.target) if values is not None]
+        return np.column_stack(found) if len(found) > 1 else next(iter(found), None)
 
     def _values(self, name: str | None) -> NDArray[Any] | None:
         """Return the target or the task of each row. Missing numbers stay NaN; missing text is refused."""
         if name is None:
             return None
         column = self.frame[name]
-        if getattr(column.dtype, "kind", "O") in "buif" and (name == self.plan.target or not column.isna().any()):
+        if getattr(column.dtype, "kind", "O") in "buif" and (name in self.plan.target or not column.isna().any()):
             return column.to_numpy()
         if column.isna().any():
             raise InputError(
-                f"column {name!r}, the {'target' if name == self.plan.target else 'task'}, is missing in "
+                f"column {name!r}, the {'target' if name in self.plan.target else 'task'}, is missing in "
                 f"{int(column.isna().sum())} rows: leave them out with where = '\"{name}\" is not null'"
             )
         return column.astype(str).to_numpy(dtype=str)
@@ -158,7 +163,7 @@ class Rows:
 def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
     """Read a site's table; only the columns and rows that its file keeps are ever held."""
     plan, times = file.data, times_of(file.schema, federation)
-    apart = tuple(dict.fromkeys(name for name in (plan.label, plan.target, plan.task) if name is not None))
+    apart = tuple(dict.fromkeys(name for name in (plan.label, *plan.target, plan.task) if name is not None))
     features: list[str] = []
 
     def choose(names: Sequence[str]) -> Sequence[str]:

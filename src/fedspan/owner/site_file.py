@@ -1,8 +1,8 @@
 """``site.toml``: what the owner of a site has written, checked before any data are read.
 
 No password is ever shown. Owners put a URL under the wrong key, or a password where the name of a variable belongs. So
-errors show no value of ``url``, ``password_env``, ``password_file`` or of an unknown key, a database URL anywhere else
-is refused before anything is done with it, and errors are raised outside the calls that have seen the file's values.
+errors show no value of ``url``, ``password_env``, ``password_file`` or of an unknown key. A database URL anywhere else
+is refused before anything is done with it. Errors are raised outside the calls that have seen the file's values.
 """
 
 from __future__ import annotations
@@ -71,14 +71,15 @@ class SiteFileError(InputError):
 class RowsPlan:
     """Where the rows are, and which of them and of their columns the federation may learn from.
 
-    `target` is what regressions learn to predict. A `label` is not learned from.
+    `target` has the columns that regressions learn to predict: one, or those of time and event. A `label` is not
+    learned from.
     """
 
     source: TableSource
     columns: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     label: str | None = None
-    target: str | None = None
+    target: tuple[str, ...] = ()
     task: str | None = None
     where: RowFilter | None = None
 
@@ -185,8 +186,9 @@ def _site(section: Section) -> str:
 
 def _data(section: Section) -> RowsPlan:
     columns, drop = section.names("columns", "column names", None), section.names("drop", "column names", ())
-    label, target, task, where = (section.value(key, str) for key in ("label", "target", "task", "where"))
-    named = [*(columns or ()), *drop, *dict.fromkeys(name for name in (label, target, task) if name is not None)]
+    label, task, where = (section.value(key, str) for key in ("label", "task", "where"))
+    target = _target(section)
+    named = [*(columns or ()), *drop, *dict.fromkeys(name for name in (label, *target, task) if name is not None)]
     doubled = [name for name in named if named.count(name) > 1]
     if doubled:
         raise section.error(f"names the column {doubled[0]!r} twice, in 'columns', 'drop', 'label', 'target' or 'task'")
@@ -195,6 +197,17 @@ def _data(section: Section) -> RowsPlan:
     with section.naming():
         row_filter = None if where is None else RowFilter(where)
     return RowsPlan(_source(section), columns, drop, label, target, task, row_filter)
+
+
+def _target(section: Section) -> tuple[str, ...]:
+    """Return the columns of the target: one name, or a list, such as those of time and event."""
+    if isinstance(section.raw.get("target"), list):
+        found = section.names("target", "column names", ())
+        if not found or len(set(found)) < len(found):
+            raise section.error("target must name one column or more, each once")
+        return found
+    name = section.value("target", str)
+    return () if name is None else (name,)
 
 
 def _source(section: Section) -> TableSource:

@@ -14,7 +14,7 @@ from fedspan.attacks.key_attack import KeyAttack, Seen
 from fedspan.federation import Attack, AttackedCall
 from fedspan.linalg import orthonormalize, top_eigenpairs
 from fedspan.linalg import subspace_median as median_of_subspaces
-from fedspan.pca.covariance import packed, unpacked
+from fedspan.sums.row_moments import packed, unpacked
 
 #: Attacks of the literature, which none of the papers has.
 KNOWN_ATTACKS: dict[str, Attack] = {

@@ -1,9 +1,9 @@
 """Byzantine-resilient few-shot learning: A. P. Singh and N. Vaswani, ICML 2024, ours beside theirs.
 
 Setting: n = q = 600, r = 4, U* a QR factor of a Gaussian matrix, b_k and X_k standard normal, no noise, L = 18 sites.
-The paper does not state the number of rows; its numbers fit m = 288, that is 16 rows of each task at each site, and
-9 batches of two sites. Byzantine ("bad") sites send -10 times the mean of the honest thresholds, a chessboard of +-10
-for every matrix of the start, and -10 times the mean of the honest gradients. Errors are ``SD_F / sqrt(r)``.
+The paper does not state the number of rows. Its numbers fit m = 288, that is 16 rows of each task at each site, and 9
+batches of two sites. Byzantine ("bad") sites send -10 times the mean of the honest thresholds, and a chessboard of +-10
+for every matrix of the start. They also send -10 times the mean of the honest gradients. Errors are ``SD_F / sqrt(r)``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Exact PCA from the sum of the sites' Gram matrices: one round, whatever the split.
+"""Exact PCA from the sites' Gram matrices: one round, whatever the split.
 
-Up per site: d (d + 1) / 2 numbers; down: nothing. Only the sum is needed. Memory d^2 at each site and the coordinator.
+Each site sends the products of its columns about its own mean, and the coordinator merges them (`moment_axes`); or, of
+rows that are centred already, their Gram matrix, of which only the sum is needed (`covariance_pca`). Up per site:
+d (d + 1) / 2 numbers; down: nothing. Memory d^2 at each site and the coordinator.
 """
 
 from __future__ import annotations
@@ -13,22 +15,25 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
 from fedspan.federation import Federation, Site, step
+from fedspan.federation.site.parameters import Vector
 from fedspan.linalg import top_eigenpairs
 from fedspan.pca.parts.principal_axes import PrincipalAxes
-from fedspan.sums.moments import means_of_rows, site_weights, some_rows, typical_rows
-from fedspan.sums.row_blocks import blocks, n_columns
+from fedspan.sums.moments import counted, counted_rows, means_of_rows, site_weights, some_rows, typical_rows
+from fedspan.sums.row_blocks import n_columns, site_weight, weighted_blocks
+from fedspan.sums.row_moments import RowMoments, packed, side, unpacked
 
 Matrix = NDArray[np.float64]
 
 
-@step("pca.gram", reveals="sums", moments=True)
+@step("pca.gram", reveals="sums", moments=True, weighted=True)
 def local_gram(site: Site) -> dict[str, Any]:
-    """Leaves the site: the upper triangle of ``X'X`` and the number of rows."""
+    """Leaves the site: the upper triangle of ``X'X``, the number of rows and the sum of their weights."""
     d = n_columns(site)
     gram = np.zeros((d, d))
-    for X in blocks(site):
-        gram += X.T @ X
-    return {"gram": packed(gram), "n": len(site)}
+    for X, weights in weighted_blocks(site):
+        R = X if weights is None else np.sqrt(weights)[:, None] * X
+        gram += R.T @ R
+    return {"gram": packed(gram), "n": len(site), "weight": site_weight(site)}
 
 
 @step("pca.mean_gram", reveals="sums", moments=True)
@@ -50,32 +55,26 @@ def covariance_pca(
     return PrincipalAxes(vectors.T, np.maximum(scatter, 0.0), float(np.trace(S)), n), weights
 
 
-def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> tuple[Matrix, int, dict[str, float]]:
+def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> tuple[Matrix, float, dict[str, float]]:
     """Return the scatter matrix of all rows, their number, and the weight of each site."""
     if aggregator is None:
         total = fed.sum(local_gram)
-        return unpacked(total["gram"]), total["n"], site_weights(total.sites)
+        return unpacked(total["gram"]), counted_rows(total), site_weights(total.sites)
     replies = means_of_rows("phi", fed, local_phi, local_gram, "gram")
     phi, counts = replies.stack("phi"), replies.stack("n")
     # An entry off the diagonal stands for two, one on it for one: so distances are those of whole matrices.
-    factor = np.where(np.equal(*np.triu_indices(_side(phi.shape[1]))), np.sqrt(0.5), 1.0)
+    factor = np.where(np.equal(*np.triu_indices(side(phi.shape[1]))), np.sqrt(0.5), 1.0)
     combined = aggregator(phi * factor, believed(aggregator, counts))
     n = typical_rows(counts)
     return n * unpacked(combined.value / factor), n, site_weights(replies, combined.weights)
 
 
-def packed(S: Matrix) -> Matrix:
-    """Return the upper triangle of a symmetric matrix (d, d) as a vector: half the bytes."""
-    return S[np.triu_indices(len(S))]
-
-
-def unpacked(triangle: Matrix) -> Matrix:
-    """Return the symmetric matrix with this upper triangle."""
-    d = _side(len(triangle))
-    S = np.zeros((d, d))
-    S[np.triu_indices(d)] = triangle
-    return S + np.triu(S, 1).T
-
-
-def _side(entries: int) -> int:
-    return int((np.sqrt(8 * entries + 1) - 1) / 2)
+def moment_axes(found: RowMoments, *, center: bool, scale: Vector | None, rank: int | None) -> PrincipalAxes:
+    """Return the leading principal axes of rows with these moments, about their mean and over `scale` if wanted."""
+    S, n = found.gram(), counted(found)
+    if not center:
+        S += n * np.outer(found.mean, found.mean)
+    if scale is not None:
+        S /= np.outer(scale, scale)
+    values, vectors = top_eigenpairs(S, len(S) if rank is None else min(rank, len(S)))
+    return PrincipalAxes(vectors.T, np.maximum(values, 0.0), float(np.trace(S)), n)

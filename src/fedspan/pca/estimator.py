@@ -10,27 +10,34 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
-from fedspan.base import FedEstimator, FedTransformer, check_aggregator, in_single_precision
+from fedspan.base import FedEstimator, WeightedTransformer, check_aggregator, in_single_precision, secure
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
-from fedspan.federation import Federation
+from fedspan.federation import Federation, Policy
+from fedspan.pca.covariance import moment_axes
 from fedspan.pca.noisy_covariance import NoisyCovariance, noisy_covariance
 from fedspan.pca.parts.consensus import check_settings
 from fedspan.pca.parts.principal_axes import residual
-from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve
+from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve, widest_products
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.moments import Moments, deviations, moments, site_weights
+from fedspan.sums.batches import check_decay, factor_of, kept_moments, learned_on, with_batch
+from fedspan.sums.columns import Columns
+from fedspan.sums.moments import Moments, deviations, learned, moments, moments_of, row_moments, site_weights
+from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments, OneRound
+from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import project, standardize
 
 Array = NDArray[Any]
 
 #: Of the column with the largest variance: products of smaller numbers lose digits, because numbers end at 1e-308.
 _LEAST_VARIANCE = 1e-285
+#: A share of the variance that is known to ten digits from the difference of two sums.
+_CLEAR_SHARE = 1e-5
 #: A share of the variance that is rounding alone: the square of the distance of two numbers next to each other.
 _NO_NOISE = 1e-28
 
 
-class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
+class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator):
     """Principal component analysis.
 
     Parameters
@@ -104,8 +111,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         ``scale_`` is ``None`` without `scale`.
     noise_variance_ : float
     n_components_, n_samples_ : int
-        With a resilient solver or an aggregator ``n_samples_`` is an estimate, the number of sites times the median of
-        the numbers of rows that they report; ``singular_values_`` are in proportion to its root.
+        With a resilient solver or an aggregator ``n_samples_`` is an estimate: the number of sites times the median
+        number of rows that they report. ``singular_values_`` are in proportion to its root.
     solver_ : str
     sites_trusted_ : tuple of str
         The sites that the axes rest on. Subspace medians: those within 1.5 radii of the smallest ball round a site that
@@ -113,8 +120,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         least half an equal share of the weight. Otherwise all that answered.
     resilience_ : structured array (one per number of malicious sites) or None
         Of the subspace medians: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest ball
-        round a site that holds all others, and ``bound``. If at most `malicious` sites are malicious, and the honest
-        ones lie within two radii of one of them, the components are within `bound` of that site's; a distance of
+        round a site that holds all others, and ``bound``. Let at most `malicious` sites be malicious. If the honest
+        ones lie within two radii of one of them, the components are within `bound` of that site's. It is a distance of
         projectors (Frobenius), at most the root of 2 k. With ``"median_of_means"`` groups take the place of sites.
     site_weights_ : array (one per site)
         Their weights, in the order of ``sites_``; 0 for sites that did not count.
@@ -124,9 +131,14 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     Notes
     -----
-    Three calls before the solver's own (columns, sums, centred sums), and one after it, for ``noise_variance_``. Memory
-    at the coordinator: d^2 for ``"covariance"``, L d^2 / 2 for ``"resilient_covariance"``, otherwise d times the number
-    of directions (times the number of sites L, where single replies are needed).
+    ``"covariance"`` is one call: each site sends its columns, its mean and the products about it. One more follows
+    where ``noise_variance_`` is so small that rounding would decide it. With secure sums it is three calls (columns,
+    sums, centred products), and with `scale` one more. Other solvers have two calls (columns, moments) before their own
+    ones, or three with secure sums or an aggregator, and one after them, for ``noise_variance_``.
+
+    Memory at the coordinator: d^2 for ``"covariance"`` (L d^2 / 2 until L replies are merged) and L d^2 / 2 for
+    ``"resilient_covariance"``, otherwise d times the number of directions (times the number of sites L, where single
+    replies are needed).
 
     Examples
     --------
@@ -182,25 +194,115 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
-        """Learn the components from a table (with ``sites``) or a federation."""
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the components from a table (with ``sites``) or a federation.
+
+        A row counts as often as its ``sample_weight`` states (solver ``"covariance"``); the sites of a federation have
+        their own weights.
+        """
         self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            self._learn(fed)
+        one = self.one_round(X)
+        with self._fitting(X, y, sites, sample_weight=sample_weight, agree=one, ensure_min_samples=2) as fed:
+            self._learn(fed, None if one is None else one.found)
         if in_single_precision(X):
             self.components_ = self.components_.astype(np.float32)
         return self
 
-    def _learn(self, fed: Federation, *, all_axes: bool = False) -> Solution:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | None = None,
+        batch: str | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        Solver ``"covariance"``, with which the model keeps d (d + 1) / 2 products. With ``decay=1`` the components are
+        those of all rows at once. Parameters are those of `FedStandardScaler.partial_fit`.
+        """
+        check_decay(decay, half_life)
+        self._check_parameters()
+        if self.aggregator is not None or self.privacy is not None or self.solver not in ("auto", "covariance"):
+            raise InputError(
+                "partial_fit adds exact moments up: it takes solver='covariance', and neither aggregator=... nor "
+                "privacy=..."
+            )
+        first = not hasattr(self, "components_")
+        solver, self.solver = self.solver, "covariance"
+        try:
+            if first:
+                self.fit(X, y, sites=sites)
+                if not hasattr(self, "moments_"):  # secure sums have other rounds
+                    with self._as_federation(X, None, sites, reset=False).begin("moments") as fed:
+                        self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
+                self.counted_batches_ = with_batch(batch, {}, self.sites_)
+                return self
+            with self._updating(X, sites, batch) as fed:
+                if fed is not None:
+                    self._learn(fed, self._moments_with_new(fed, factor_of(decay, half_life, fed)), of_all=True)
+        finally:
+            self.solver = solver
+        return self
+
+    def _moments_with_new(self, fed: Federation, factor: float) -> MergedMoments:
+        """Return the moments of the rows before, which count by `factor`, and of the new ones."""
+        kept = getattr(self, "moments_", None)
+        if kept is None:
+            raise InputError("this model keeps no moments to learn on from: fit it with solver='covariance'")
+        new, sites = row_moments(fed, self._names(), widest=ALL_WIDTHS)
+        d = self.n_features_in_
+        return MergedMoments(learned_on(kept, d, new, factor), sites, Columns(d, self._names()), np.zeros(d, np.int64))
+
+    def one_round(self, X: Any, *, at_least: int = 0) -> OneRound | None:
+        """Return the call that sends columns and moments at once, unless an aggregator, noise or secure sum forbids it.
+
+        Products come of tables of at least this number of columns, where their bytes are allowed: for estimators that
+        learn components within their own run.
+        """
+        if self.privacy is not None or self._column_aggregator() is not None or secure(X):
+            return None
+        policy = X.policy if isinstance(X, Federation) else Policy()
+        also = min(at_least, widest_products(None, 0, policy.max_bytes)) if self.solver == "auto" else 0
+        return OneRound(max(self._widest(policy), also))
+
+    def _widest(self, policy: Policy) -> int:
+        """Return the number of columns up to which the sites send all products of columns with the moments."""
+        if self.solver == "covariance":
+            return ALL_WIDTHS
+        if self.solver != "auto":
+            return 0
+        k = self.n_components if isinstance(self.n_components, int | np.integer) else None
+        return widest_products(k if k is None else int(k), (k or 0) + self.oversampling, policy.max_bytes)
+
+    def _moments(self, fed: Federation, merged: MergedMoments | None) -> tuple[Moments, RowMoments | None]:
+        """Return means and variances; where there is no aggregator also the products that they came with."""
+        aggregator = self._column_aggregator()
+        if aggregator is not None:
+            return moments(fed, self._names(), aggregator), None
+        if merged is not None:
+            rows, sites = learned(merged, fed, self._names()), merged.sites
+        else:
+            # Secure sums have a fixed resolution: of rows in their own units products may lose digits.
+            widest = 0 if fed.policy.secure_sum and self.scale else self._widest(fed.policy)
+            rows, sites = row_moments(fed, self._names(), widest=widest)
+        return moments_of(rows, sites), rows
+
+    def _learn(
+        self, fed: Federation, merged: MergedMoments | None = None, *, all_axes: bool = False, of_all: bool = False
+    ) -> Solution:
         """Learn within a run that has begun, and return what the solver found.
 
-        With `all_axes` that includes axes beyond `n_components` (solvers that send covariances).
+        `merged` are moments that came with the columns; `of_all` if they are also of rows that the sites no longer
+        have. With `all_axes` the solution includes axes beyond `n_components` (solvers that send covariances).
         """
         if self.privacy is not None:
             return self._keep_noisy(
                 noisy_covariance(fed, privacy=self.privacy, n_columns=self.n_features_in_), all_axes=all_axes
             )
-        found = moments(fed, self._names(), self._column_aggregator())
+        found, rows = self._moments(fed, merged)
         rank = self._rank(found)
         if 0.0 < found.variance.max() < _LEAST_VARIANCE:
             raise InputError(
@@ -212,10 +314,19 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
         wanted = {"rank": None if all_axes or self._is_share() else rank, "choose": self.n_components == "auto"}
-        known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
-        solution = solve(self.solver_, prepared, {**known, **wanted})
+        exact = self.solver_ == "covariance" and rows is not None and rows.has_products
+        self.__dict__.pop("moments_", None)
+        if exact and rows is not None:
+            self.moments_ = kept_moments(rows)
+            axes = moment_axes(rows, center=self.center, scale=self.scale_, rank=wanted["rank"])
+            solution = Solution(axes, site_weights(found.sites), found.sites)
+        else:
+            known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
+            solution = solve(self.solver_, prepared, {**known, **wanted})
         self._keep(solution, rank)
-        self.noise_variance_ = self._noise_variance(prepared)
+        rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())
+        clear = exact and (of_all or rest > _CLEAR_SHARE * solution.axes.total)
+        self.noise_variance_ = self._noise_variance(prepared, (max(rest, 0.0), solution.axes.n) if clear else None)
         return solution
 
     def _keep_noisy(self, found: NoisyCovariance, *, all_axes: bool = False) -> Solution:
@@ -316,6 +427,10 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
     def _single_replies(self) -> str | None:
         return super()._single_replies() if SOLVERS[self.solver].sums_only else f"(solver={self.solver!r})"
 
+    def _check_weights(self) -> None:
+        self._refuse_weights_with(privacy=self.privacy, aggregator=self.aggregator)
+        self._refuse_weights_with(solver=None if self.solver in ("auto", "covariance") else self.solver)
+
     def _totals_will_do(self) -> bool:
         return SOLVERS[self.solver].totals
 
@@ -356,8 +471,13 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
 
     def _rank(self, found: Moments) -> int:
         """Return the number of axes to request: at most the smaller of rows and columns."""
-        most = min(found.n, len(found.mean))
-        if found.n < 2:
+        most = min(int(found.weight), len(found.mean))
+        if found.weight < 2:
+            if found.n >= 2:
+                raise InputError(
+                    f"sample_weight adds up to {found.weight:g}, and a weight is the number of times that a row "
+                    "counts: PCA needs at least 2 in all, multiply the weights"
+                )
             raise InputError(f"n_samples={found.n}: PCA needs at least two rows")
         k = self.n_components
         if k is None or self._is_share():
@@ -382,7 +502,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.site_weights_ = np.array([solution.weights.get(name, 0.0) for name in self.sites_])
         n = axes.n  # rows of the sites whose replies are in the axes
         free = max(1, n - 1 if self.center else n)
-        k = min(len(axes.scatter), n, self.n_features_in_, rank)
+        k = min(len(axes.scatter), int(n), self.n_features_in_, rank)
         variance, total = axes.scatter[:k] / free, axes.total / free
         ratio = variance / total if total > 0 else np.zeros(k)
         if self._is_share():
@@ -395,10 +515,13 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, FedTransformer, FedEstimator):
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(axes.scatter[:k])
 
-    def _noise_variance(self, fed: Federation) -> float:
-        """Return the mean variance outside the components, as scikit-learn defines it."""
-        outside = min(self.n_samples_, self.n_features_in_) - self.n_components_
+    def _noise_variance(self, fed: Federation, known: tuple[float, float] | None = None) -> float:
+        """Return the mean variance outside the components, as scikit-learn defines it.
+
+        `known` is the scatter outside of them and the number of rows; otherwise the sites send it.
+        """
+        outside = min(int(self.n_samples_), self.n_features_in_) - self.n_components_
         if outside <= 0:
             return 0.0
-        rest, n = residual(fed, components=self.components_, aggregator=self._column_aggregator())
+        rest, n = known or residual(fed, components=self.components_, aggregator=self._column_aggregator())
         return rest / max(1, n - 1 if self.center else n) / outside

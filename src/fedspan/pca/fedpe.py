@@ -1,7 +1,7 @@
 """FedPE: federated PCA by ADMM, in Euclidean space.
 
 T.-A. Nguyen et al., "Federated PCA on Grassmann Manifold for IoT Anomaly Detection", Algorithm 1. Like `fedpg`, except
-that only the penalty (4) keeps U near the orthonormal matrices, and from one side: columns may be too short, and at
+that only the penalty (4) keeps U near the orthonormal matrices, and from one side. Columns may be too short, and at
 obtuse angles. Per visit and site, each way: d k numbers and a few more. Single replies are needed; memory L d k at the
 coordinator.
 """
@@ -41,7 +41,7 @@ def safe_step(U: Matrix, T: Matrix, rho: float, top: float) -> float:
     """Return a step over which the gradient of `objective` hardly turns, also where U is far from orthonormal.
 
     For orthonormal U it is ``1 / (8 top + rho + 8 ||T||)``. T only grows, and a site whose replies were lost for some
-    time may be far from the others: with ``1 / (8 top + rho)`` it would diverge, and all others with it.
+    time may be far from the others. With ``1 / (8 top + rho)`` it would diverge, and all others with it.
     """
     UU = U.T @ U
     size = max(1.0, float(np.abs(UU).sum(axis=0).max()))

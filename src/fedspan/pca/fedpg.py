@@ -4,7 +4,7 @@ T.-A. Nguyen et al., "Federated PCA on Grassmann Manifold for IoT Anomaly Detect
 each way: d k numbers and a few more. Single replies are needed; memory L d k at the coordinator.
 
 Equation (17) is read as the projected gradient of F. The projection ``(I - U U') G`` loses the directions in which U
-turns within its span, although F depends on them: nothing opposes the antisymmetric part of ``U'Y``, which grows until
+turns within its span, although F depends on them. Nothing opposes the antisymmetric part of ``U'Y``, which grows until
 the iteration leaves the solution again. The projection ``G - U sym(U'G)`` of the variant "corrected" keeps them.
 """
 
@@ -56,7 +56,7 @@ def local_step(C: SecondMoment, U: Matrix, pull: Matrix, eta: float, move: Move)
     """Lines 7 and 8: one step of length `eta` against the projected gradient of F_i, and back by QR.
 
     Along the manifold the gradient is ``-2 C U + Y - rho Z``, of which ``pull = eta (rho Z - Y)`` is the same at every
-    step: the projections remove ``rho U`` and the part of f_i along U.
+    step. The projections remove ``rho U`` and the part of f_i along U.
     """
     return q_factor(move(U, C.add_product(pull, 2.0 * eta, U)))
 
@@ -103,7 +103,7 @@ def fedpg(
     variant : {"corrected", "paper"}, default="corrected"
         "paper": as written. Z is the mean over the sites of a round, which receive it once more for their duals. The
         result is Z itself, which is not orthonormal. "corrected": the Stiefel projection; Z is the mean of the last
-        messages of *all* sites that are not offline, and the result is its polar factor.
+        messages of *all* sites that are not offline. The result is its polar factor.
     rho : float, optional
         Weight of the consensus, in units of the largest eigenvalue of the sites' second moments; the record shows it as
         a number. Default: 0.35, doubled every 20 visits while the sites are far apart; for the variant "paper" the
@@ -113,7 +113,7 @@ def fedpg(
     participation, max_rounds : float, int, optional
         Share of the sites that is drawn for each round; by default 500 rounds over that share.
     tol : float, default=1e-4
-        The run stops when the consensus is at most this and the loss has settled: it changed by at most the square of
+        The run stops when the consensus is at most this and the loss has settled. It changed by at most the square of
         `tol`, in the unit of rho, while each site was visited once. (Near its minimum a loss is flat to first order.)
     aggregator : Aggregator, optional
         Replaces the mean of the messages.
@@ -128,7 +128,7 @@ def fedpg(
     counts alike. Too few answers cost a round and not the run, until too few sites are left for the policy's quorum.
     rho also changes when the site with the largest eigenvalue comes or leaves.
 
-    An aggregator does not trust the numbers of rows and eigenvalues that sites report: all sites count alike, and three
+    An aggregator does not trust the numbers of rows and eigenvalues that sites report. All sites count alike, and three
     times the median of the eigenvalues is the unit of rho. The result is where the *aggregated* gradient vanishes: the
     PCA of all rows where sites are alike, and something else where they are not. Attacks no larger than the honest
     sites' own differences still move it. The logged numbers are then medians.

@@ -1,7 +1,7 @@
 """Subspace Median of Means: power methods within groups of sites, then the subspace median of the groups.
 
 A. P. Singh and N. Vaswani, ISIT 2024. A group's mean is more accurate than a single site, and one malicious site spoils
-its whole group: fewer than half of the groups may hold one. Per iteration and site, each way: d r numbers. Single
+its whole group. Fewer than half of the groups may hold one. Per iteration and site, each way: d r numbers. Single
 replies are needed. A group's sites follow one another in name order; sizes differ by at most one.
 """
 

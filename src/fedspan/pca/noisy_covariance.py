@@ -5,8 +5,8 @@ which is for any row at most
 
     u u' (each pair once, times sqrt 2 off the diagonal), u / 2 and 1 / 2      sqrt(1 + 1/4 + 1/4)
 
-long: the first part has the length ``||u u'||_F = ||u||^2 <= 1``. The noise on the products is a symmetric matrix, and
-its eigenvectors and all else are made of the noisy sum (Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss", 2014).
+long: the first part has the length ``||u u'||_F = ||u||^2 <= 1``. The noise on the products is a symmetric matrix.
+Its eigenvectors and all else are made of the noisy sum (Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss", 2014).
 
 Up per site: (d + 1) (d + 2) / 2 numbers, once.
 """
@@ -23,7 +23,6 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Positive, Vector
 from fedspan.linalg import top_eigenpairs
-from fedspan.pca.covariance import packed, unpacked
 from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
@@ -38,6 +37,7 @@ from fedspan.privacy.noisy_sums import (
     rows_in_bounds,
 )
 from fedspan.sums.plausible_totals import whole
+from fedspan.sums.row_moments import packed, unpacked
 
 #: The weight of a row's sum, and of its count, beside its products: more weight is more noise on the rest.
 WEIGHT = 0.5
@@ -58,7 +58,7 @@ def local_noisy_gram(
         S += U.T @ U
         sums += U.sum(axis=0)
         rows += len(U)
-    found = noisy(np.concatenate([_pair_weights(d, math.sqrt(2.0)) * packed(S), WEIGHT * sums, [WEIGHT * rows]]))
+    found = noisy(np.concatenate([pair_weights(d, math.sqrt(2.0)) * packed(S), WEIGHT * sums, [WEIGHT * rows]]))
     return {"products": found[: -d - 1], "sums": found[-d - 1 : -1], "rows": float(found[-1])}
 
 
@@ -119,7 +119,7 @@ def covariance_within(noisy: NoisySums, fed: Federation, bounds: Bounds) -> Nois
 
 def about_mean(products: Vector, mean: Vector) -> Matrix:
     """Return the covariance (d, d) from the mean weighted products of `local_noisy_gram`, and the mean."""
-    return np.asarray(unpacked(_pair_weights(len(mean), math.sqrt(0.5)) * products) - np.outer(mean, mean))
+    return np.asarray(unpacked(pair_weights(len(mean), math.sqrt(0.5)) * products) - np.outer(mean, mean))
 
 
 def refuse_many_columns(d: int) -> None:
@@ -128,6 +128,6 @@ def refuse_many_columns(d: int) -> None:
         raise InputError(f"{d} columns are too many for sums of their products with noise: use at most {MOST_COLUMNS}")
 
 
-def _pair_weights(d: int, apart: float) -> Vector:
+def pair_weights(d: int, apart: float) -> Vector:
     """Return the weights of pairs of columns: 1 for a column with itself, `apart` for two."""
     return np.where(np.equal(*np.triu_indices(d)), 1.0, apart)

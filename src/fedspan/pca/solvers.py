@@ -29,6 +29,7 @@ from fedspan.pca.stack import stack_pca
 from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.pca.subspace_median import ResilientSubspace, subspace_median
 from fedspan.sums.moments import site_weights
+from fedspan.sums.row_moments import side
 
 #: Rounds of subspace iteration that "auto" assumes when it compares bytes.
 _EXPECTED_ROUNDS = 20
@@ -108,6 +109,15 @@ def solve(name: str, fed: Federation, parameters: Mapping[str, Any]) -> Solution
         axes = axis_variances(fed, U=U, aggregator=aggregator)
     trusted = tuple(site for site, weight in weights.items() if weight >= 0.5 / len(weights))
     return Solution(axes, weights, trusted)
+
+
+def widest_products(columns: int | None, directions: int, max_bytes: int) -> int:
+    """Return the number of columns up to which ``"auto"`` takes all products of columns (`cheaper_solver`).
+
+    `directions` are those of a subspace iteration; ``None`` columns to learn are all, which need the products.
+    """
+    by_bytes = side(max_bytes // 8)
+    return by_bytes if columns is None else min(by_bytes, 4 * _EXPECTED_ROUNDS * directions - 1)
 
 
 def _by_site(fed: Federation, weights: Mapping[str, float]) -> Mapping[str, float]:

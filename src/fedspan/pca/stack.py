@@ -1,7 +1,7 @@
 """One-shot PCA from the sites' own leading axes, each weighted by its scatter.
 
 Up per site: d k numbers, once. Single replies are needed. Exact where every site's rows have rank k or less, otherwise
-an approximation: the scatter that a site leaves out is lost, so that the total is underestimated.
+an approximation. The scatter that a site leaves out is lost, so that the total is underestimated.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def subspace_iteration(
 
     Centre the rows first. An `aggregator` needs single replies, and combines the sites' mean products.
 
-    Stops when the residual of the axes, ``||S V - V theta|| / theta_1``, is at most `tol`: the sine of the largest
+    Stops when the residual of the axes, ``||S V - V theta|| / theta_1``, is at most `tol`. The sine of the largest
     angle to the true axes is then at most `tol` times ``theta_1`` over the eigengap.
     """
     columns = min(rank + oversampling, n_columns)

@@ -1,6 +1,6 @@
 """Subspace Median: a principal subspace that tolerates malicious sites in one shot.
 
-Fewer than half of the sites may be malicious, and the others must agree: with a part a of malicious sites the median is
+Fewer than half of the sites may be malicious, and the others must agree. With a part a of malicious sites the median is
 within ``2 (1 - a) / (1 - 2 a)`` times the honest spread, 2.3 at 10 %, 20 at 9 of 19 sites. The mean of the sites near
 the smallest ball of a majority (the output "trimmed") is within 3.5 times as a projector, whatever the part.
 
@@ -25,9 +25,10 @@ from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import SubspaceMedianResult, orthonormalize, stable_rank, top_eigenpairs
 from fedspan.linalg import subspace_median as median_of_subspaces
 from fedspan.linalg.medians.projector_median import Output
-from fedspan.pca.covariance import local_gram, unpacked
+from fedspan.pca.covariance import local_gram
 from fedspan.pca.parts.principal_axes import Rank
 from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_moments import unpacked
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,8 @@ def shared_rank(found: ResilientSubspace) -> int:
     """Return the number of directions that most sites share: eigenvalues of the projector above 1/2 and chance.
 
     A direction of all honest sites has their whole weight, which is above 1/2; one of malicious sites has less.
-    Unrelated directions have eigenvalues too: those of a mean of L random projectors of rank R in d dimensions reach
-    up to ``(sqrt(a (1 - 1/L)) + sqrt((1 - a) / L))^2`` with ``a = R / d``, so that R must be well below d.
+    Unrelated directions have eigenvalues too. Those of a mean of L random projectors of rank R in d dimensions reach up
+    to ``(sqrt(a (1 - 1/L)) + sqrt((1 - a) / L))^2`` with ``a = R / d``. So R must be well below d.
     """
     d, R = found.basis.shape
     share, effective = R / d, 1.0 / float(np.sum(found.weights**2))

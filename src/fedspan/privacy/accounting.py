@@ -1,8 +1,8 @@
 """The cost of many noisy replies together.
 
-Gaussian replies compose exactly, also where each query depends on the replies before: ``mu^2`` adds up (Dong, Roth
-and Su, "Gaussian differential privacy", 2022; with a budget fixed in advance, Smith and Thakurta, 2022). Other noise
-is counted by rho, the unit of zero-concentrated privacy; a Gaussian reply has ``rho = mu^2 / 2``.
+Gaussian replies compose exactly, also where each query depends on the replies before. ``mu^2`` adds up (Dong, Roth and
+Su, "Gaussian differential privacy", 2022; with a budget fixed in advance, Smith and Thakurta, 2022). Other noise is
+counted by rho, the unit of zero-concentrated privacy; a Gaussian reply has ``rho = mu^2 / 2``.
 
 The accountant of the package dp-accounting gives a second, independent figure.
 """

@@ -53,13 +53,13 @@ class Ledger:
     Notes
     -----
     A charge is on disk before the reply leaves. A repeated query (same step, payload, transforms and data) gets the
-    same noise and costs nothing, in any run, also after a restart: noise is made of the secret and the query, so that
+    same noise and costs nothing, in any run, also after a restart. Noise is made of the secret and the query, so that
     repeating a query averages nothing out.
 
     Two processes may use one ledger: each reads what the other has written before it charges. A line that a crash cut
     short is dropped, because its reply never left. A keyed digest chains the lines: where one was changed or removed,
-    the ledger is refused. Lines removed from the *end* can't be noticed, and the owner of the file can write anything:
-    a ledger protects a site from others, not from itself. **A lost ledger is a spent budget**: a new file has a new
+    the ledger is refused. Lines removed from the *end* can't be noticed, and the owner of the file can write anything.
+    A ledger protects a site from others, not from itself. **A lost ledger is a spent budget**. A new file has a new
     secret, so that old queries get new noise, and does not know the old charges. Keep it like a key, with a backup;
     never return to an older one.
 

@@ -19,7 +19,7 @@ _BLOCK = 2**18
 def normal(key: bytes, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return standard normal numbers of the given shape.
 
-    The transform of Box and Muller, with 53 random bits for the radius and for the angle: no number is beyond 8.6
+    The transform of Box and Muller, with 53 random bits for the radius and for the angle. No number is beyond 8.6
     deviations, which a true normal one is with a probability of 1e-17.
 
     Examples

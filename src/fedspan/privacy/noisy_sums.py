@@ -1,10 +1,10 @@
 """Sums with noise: bounded rows and charged noise at the sites, and the shares of the budget at the coordinator.
 
 Adding or removing a row moves a sum by one term, which depends on this row alone. So the sensitivity of a sum is the
-largest length of a term, and the steps keep their terms within it by moving rows into the unit ball.
+largest length of a term. The steps keep their terms within it by moving rows into the unit ball.
 
 Under a secure sum over at least t sites, c of which may collude, each site adds normal noise of the variance
-sigma^2 / (t - c): whichever sites drop out, the sum has at least sigma^2 that no attacker knows.
+sigma^2 / (t - c). Whichever sites drop out, the sum has at least sigma^2 that no attacker knows.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def rows_in_bounds(site: Site, center: Vector, width: Vector, box: bool, *, alon
     the root of their number. A row that holds NaN counts as the centre, without a report.
 
     `alone` sends each row through the transforms in front by itself. Then the result for a row does not depend on its
-    place in a block, not even in its last bit: where a label or a count hangs on it, no row changes that of another.
+    place in a block, not even in its last bit. Where a label or a count hangs on it, no row changes that of another.
     """
     for X in rows_alone(site) if alone else (batch.X for batch in site.batches(_BLOCK_ROWS)):
         d = X.shape[1]

@@ -136,18 +136,21 @@ def write_index(
     return Path(path)
 
 
-def write_page(path: Path, title: str, body: Html, script: str = "", style: str = "") -> None:
+def write_page(path: Path, title: str, body: Html, script: str = "", style: str = "", *, reload: int = 0) -> None:
     """Write a whole page around its body; it has its style and script inside, and allows them by their digests alone.
 
     That is a second protection, in case a hostile name gets past the escaping. `style` is added to that of reports.
+    With `reload` the page loads itself again after that many seconds.
     """
     style = asset("report.css") + style
+    again = f'<meta http-equiv="refresh" content="{reload}">' if reload else ""
     allowed = f"style-src {_source(style)}; script-src {_source(script)}"
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
         f"content=\"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
+        f"{again}"
         f"<title>{esc(title)}</title><style>{style}</style></head>\n"
         f"<body><main>{body}\n"
         "<footer>Written by fedspan. This page loads nothing.</footer></main>"

@@ -21,6 +21,7 @@ from fedspan.checks import frames_inside
 from fedspan.errors import FedspanError, InputError, MessageError, PolicyError
 from fedspan.federation.calls.call import Call, Collected, Exchange
 from fedspan.federation.calls.reply_checks import misshapen
+from fedspan.federation.message_sizes import added
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.policy import MOST_SITES, SecureSum
 from fedspan.federation.site.noise_query import query_digest, request_digest
@@ -286,9 +287,8 @@ class _Sum:
             came = self.exchange(call)
             replies |= came.replies
             self.found.changes |= came.changes
-            for totals, sizes in ((self.found.bytes_up, came.bytes_up), (self.found.bytes_down, came.bytes_down)):
-                for site, size in sizes.items():
-                    totals[site] = totals.get(site, 0) + size
+            self.found.bytes_up = added(self.found.bytes_up, came.bytes_up)
+            self.found.bytes_down = added(self.found.bytes_down, came.bytes_down)
             left = tuple(came.failed)
             if not left:
                 break

@@ -1,11 +1,11 @@
 """Numbers as whole multiples of a resolution, modulo a power of two: their sum is exact in any order.
 
 A real number is a multiple of 2^-fraction_bits in two's complement, in as many words of 64 bits as the declared range
-needs: a column of an array (w, m) of uint64, the lowest word first. A whole number is one word. Each holds the sum of
-up to `MOST_SITES` numbers of the range, so that a sum of numbers that their sites have checked never wraps.
+needs. It is a column of an array (w, m) of uint64, the lowest word first. A whole number is one word. Each holds the
+sum of up to `MOST_SITES` numbers of the range, so that a sum of numbers that their sites have checked never wraps.
 
 A double has 53 bits, and the range may have more. Without further care the bits of a large number would end above those
-of a small one, and a reader of the total could read the two apart. So a site fills the bits below the leading
+of a small one. A reader of the total could read the two apart. So a site fills the bits below the leading
 `SIGNIFICANT_BITS` of its own number with random ones. What other sites have added there can't be recovered.
 """
 

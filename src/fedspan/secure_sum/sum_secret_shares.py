@@ -1,7 +1,7 @@
 """Shamir's secret sharing (1979): any t of n shares give a secret of 32 bytes, fewer reveal nothing about it.
 
 A secret is a number below 2^256 and the value at 0 of a random polynomial of degree t - 1 over the integers modulo a
-prime; the share of the k-th holder is its value at k + 1.
+prime. The share of the k-th holder is its value at k + 1.
 """
 
 from __future__ import annotations

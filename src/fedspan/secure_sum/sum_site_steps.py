@@ -1,14 +1,14 @@
 """The sites' side of the secure sum: five steps, the rounds of Bonawitz et al. (2017).
 
-The site itself checks every rule that protects its part. It answers one query per stage of a sum, so that no
-coordinator gets both kinds of share of one site, or a second masked reply. It answers only for a set of at least
-`threshold` sites, more than half of it, whose keys it knows and which have all received the same request.
+The site itself checks every rule that protects its part. It answers one query per stage of a sum. So no coordinator
+gets both kinds of share of one site, or a second masked reply. It answers only for a set of at least `threshold` sites,
+more than half of it. It knows their keys, and all have received the same request.
 
-No message of one site may depend on the values of its rows. A coordinator could choose a transform that scales them,
-and whether a number is in range, or a matrix has an inverse, would reveal any of them bit by bit. So a site whose reply
-can't be added up, or whose step fails for its rows, stays in the sum and spoils it. The total shows that some site did
-so, and nothing else; the reason is in that site's own log. A step that fails for made-up rows too (other columns, no
-rows) fails in the open, with the error for these: such a site costs its part alone.
+No message of one site may depend on the values of its rows. A coordinator could choose a transform that scales them.
+Whether a number is in range, or a matrix has an inverse, would then reveal any of them bit by bit. So a site whose
+reply can't be added up, or whose step fails for its rows, stays in the sum and spoils it. The total shows that some
+site did so, and nothing else; the reason is in that site's own log. A step that fails for made-up rows too (other
+columns, no rows) fails in the open, with the error for these. Such a site costs its part alone.
 """
 
 from __future__ import annotations

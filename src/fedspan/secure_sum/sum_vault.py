@@ -1,7 +1,7 @@
 """What a site keeps to itself for secure sums: its key, the keys of the others, and what it answered in each sum.
 
 A vault is not part of the site's `state`. It is in no journal, and a coordinator that takes back the last call takes
-nothing back here. It is lost with the site's process: a sum that was under way continues without the site, and the next
+nothing back here. It is lost with the site's process. A sum that was under way continues without the site, and the next
 one has keys of its own.
 """
 
@@ -76,7 +76,7 @@ class _Answer:
 class AnsweredQueries:
     """The request and the set of sites that this site has answered, in each call of each run.
 
-    Sums of one call over two sets of sites would reveal their difference. This memory outlasts the run: a coordinator
+    Sums of one call over two sets of sites would reveal their difference. This memory outlasts the run. A coordinator
     that was killed may request the same sum of the same sites again, and gets it under new keys. A call that the site
     has forgotten is over.
     """

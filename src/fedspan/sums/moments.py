@@ -1,17 +1,18 @@
-"""Federated mean and variance of each column: exact sums in two rounds, the second one centred, or by an aggregator.
+"""Federated mean and variance of each column: exact in one round, by two rounds of secure sums, or by an aggregator.
 
-The second round is about the mean of the first, and its own sum corrects it. So the result is accurate where means are
-many times the deviations, and exactly that of the sites that answered the second round. If others answered the first,
-and their mean is so far off that squares about it cancel, one more round follows.
+In one round each site sends its own mean, and squares about it (`fedspan.sums.one_round`). Secure sums need two rounds.
+The second is about the mean of the first, and its own sum corrects it. So the result is accurate where means are many
+times the deviations, and exactly that of the sites that answered the second round. If others answered the first, and
+their mean is so far off that squares about it cancel, one more round follows.
 
-With an aggregator sites send their own means instead, and it combines them: no minority of sites can move the result
+With an aggregator sites send their own means instead, and it combines them. No minority of sites can move the result
 by more than the honest ones differ. It is exact only where the sites' rows are alike: a median of means is not the
 mean of all rows. Up per site, either way: at most 4 d numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,51 +25,84 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.federation import StepLike
 from fedspan.federation.site.parameters import Vector
+from fedspan.sums.one_round import MergedMoments, merged_moments
 from fedspan.sums.plausible_totals import CountedRows
-from fedspan.sums.row_blocks import blocks, n_columns
+from fedspan.sums.row_blocks import bad_values, n_columns, site_weight, weighted_blocks
+from fedspan.sums.row_moments import RowMoments, packed
 
 #: Rounds about a centre, where sites come and go; one, unless the centre is of other sites.
 _MOST_ROUNDS = 4
+#: A weight of all rows that differs less from their number is that number: secure sums round.
+_ROUNDING = 1e-9
 #: A variance that is the difference of squares this many times larger has lost four of its sixteen digits.
 _MOST_CANCELLED = 1e4
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Number of rows, mean and (population) variance of each column (d,), and the sites behind exact sums."""
+    """Number of rows, mean and (population) variance of each column (d,), and the sites behind exact sums.
+
+    `weight` is the sum of the rows' weights: the number of rows, where every row counts once. `weighted` states whether
+    rows of some site have weights.
+    """
 
     n: int
     mean: Vector
     variance: Vector
     sites: tuple[str, ...] = ()
+    weight: float = -1.0
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.weight < 0.0:
+            object.__setattr__(self, "weight", self.n)
 
 
-@step("sums.sums", reveals="sums", moments=True, counts=["n"])
+@step("sums.sums", reveals="sums", moments=True, weighted=True, counts=["n"])
 def local_sums(site: Site) -> dict[str, Any]:
-    """Leaves the site: its number of rows, the sum of each column, the number of its values that are not finite."""
+    """Leaves the site: number and weight of its rows, the sum of each column, the values that are not finite.
+
+    Also 1 if its rows have weights of their own, else 0.
+    """
     total, bad = np.zeros(n_columns(site)), np.zeros(n_columns(site), dtype=np.int64)
-    for X in blocks(site):
+    for X, weights in weighted_blocks(site):
         finite = np.isfinite(X)
         bad += len(X) - finite.sum(axis=0)
-        total += np.where(finite, X, 0.0).sum(axis=0) if bad.any() else X.sum(axis=0)
-    return {"n": len(site), "sum": total, "bad": bad}
+        rows = np.where(finite, X, 0.0) if bad.any() else X
+        total += rows.sum(axis=0) if weights is None else weights @ rows
+    about = {"n": len(site), "weight": site_weight(site), "weighted": int(site.weighted)}
+    return {**about, "sum": total, "bad": bad}
 
 
-@step("sums.centred_sums", reveals="sums", moments=True, counts=["n"])
+@step("sums.centred_sums", reveals="sums", moments=True, weighted=True, counts=["n"])
 def local_centred_sums(site: Site, centre: Vector) -> dict[str, Any]:
-    """Leaves the site: its number of rows, and sum and sum of squares of each column about `centre`."""
+    """Leaves the site: number and weight of its rows, and sum and sum of squares of each column about `centre`."""
     total, squares = np.zeros(len(centre)), np.zeros(len(centre))
-    for X in blocks(site):
+    for X, weights in weighted_blocks(site):
         D = X - centre
-        total += D.sum(axis=0)
-        squares += np.einsum("ij,ij->j", D, D)
-    return {"n": len(site), "sum": total, "squares": squares}
+        W = D if weights is None else weights[:, None] * D
+        total += W.sum(axis=0)
+        squares += np.einsum("ij,ij->j", W, D)
+    return {"n": len(site), "weight": site_weight(site), "sum": total, "squares": squares}
 
 
-@step("sums.bad_values", reveals="sums", moments=True)
+@step("sums.centred_products", reveals="sums", moments=True, weighted=True, counts=["n"])
+def local_centred_products(site: Site, centre: Vector) -> dict[str, Any]:
+    """Leaves the site: number and weight of its rows, and sums and products of its columns about `centre`."""
+    d = len(centre)
+    total, products = np.zeros(d), np.zeros((d, d))
+    for X, weights in weighted_blocks(site):
+        D = X - centre
+        total += D.sum(axis=0) if weights is None else weights @ D
+        D = D if weights is None else np.sqrt(weights)[:, None] * D
+        products += D.T @ D
+    return {"n": len(site), "weight": site_weight(site), "sum": total, "products": packed(products)}
+
+
+@step("sums.bad_values", reveals="sums", moments=True, weighted=True)
 def local_bad_values(site: Site) -> dict[str, Any]:
     """Leaves the site: the number of values of each column that are not finite."""
-    return {"bad": local_sums(site)["bad"]}
+    return {"bad": bad_values(site)}
 
 
 @step("sums.mean", reveals="sums", moments=True)
@@ -93,26 +127,82 @@ def moments(fed: Federation, names: tuple[str, ...] | None = None, aggregator: A
     """
     if aggregator is not None:
         return _aggregated_moments(fed, aggregator)
+    if fed.policy.secure_sum:
+        found, sites, weighted = _moments_by_sums(fed, names, 0)
+        return moments_of(found, sites, weighted=weighted)
+    merged, _ = merged_moments(0, fed)
+    return moments_of(learned(merged, fed, names), merged.sites, weighted=merged.columns.weighted)
+
+
+def row_moments(
+    fed: Federation, names: tuple[str, ...] | None = None, *, widest: int = 0
+) -> tuple[RowMoments, tuple[str, ...]]:
+    """Return the moments of all rows, and the sites that sent theirs: in one round, or two of secure sums.
+
+    Tables of at most `widest` columns get all products about the mean, wider ones the squares.
+    """
+    if fed.policy.secure_sum:
+        return _moments_by_sums(fed, names, widest)[:2]
+    merged, _ = merged_moments(widest, fed)
+    return learned(merged, fed, names), merged.sites
+
+
+def learned(merged: MergedMoments, fed: Federation, names: tuple[str, ...] | None = None) -> RowMoments:
+    """Return merged moments; refuse values that are not finite, by feature and site, and sites without rows."""
+    _refuse_bad_values(fed, merged.bad, names)
+    _refuse_no_rows(merged.rows.n, merged.rows.weight)
+    return merged.rows
+
+
+def moments_of(found: RowMoments, sites: tuple[str, ...] = (), *, weighted: bool = False) -> Moments:
+    """Return mean and variance of each column."""
+    return Moments(found.n, found.mean, found.variance, sites, counted(found), weighted)
+
+
+def counted(found: RowMoments | Moments) -> float:
+    """Return the weight of all rows: as their number, a whole one, where it is that up to rounding."""
+    return counted_rows(vars(found))
+
+
+def counted_rows(total: Mapping[str, Any]) -> float:
+    """Return the weight of all rows of a total with their number ``n`` and perhaps their ``weight``."""
+    n: int = total["n"]
+    weight: float = total.get("weight", n)
+    return n if abs(weight - n) <= _ROUNDING * n else weight
+
+
+def _moments_by_sums(
+    fed: Federation, names: tuple[str, ...] | None, widest: int
+) -> tuple[RowMoments, tuple[str, ...], bool]:
+    """Return the moments of all rows from a round of sums, and one of sums about the mean."""
     first = fed.sum(local_sums)
     _refuse_bad_values(fed, first["bad"], names)
-    if first["n"] == 0:
-        raise InputError("the sites have no rows: there is nothing to learn from")
+    _refuse_no_rows(first["n"], first["weight"])
     rows = CountedRows()
     rows.compare(first)
-    centre, sites = first["sum"] / first["n"], first.sites
+    centre, sites = first["sum"] / first["weight"], first.sites
+    products = len(centre) <= widest
+    second, key = (local_centred_products, "products") if products else (local_centred_sums, "squares")
     for _ in range(_MOST_ROUNDS):
-        sums = fed.sum(local_centred_sums, centre=centre)
+        sums = fed.sum(second, centre=centre)
         rows.compare(sums)
-        n = sums["n"]
-        if n == 0:
-            raise InputError("the sites that answered have no rows: there is nothing to learn from")
-        shift = sums["sum"] / n
-        mean, variance = centre + shift, np.maximum(sums["squares"] / n - shift**2, 0.0)
+        weight = sums["weight"]
+        _refuse_no_rows(sums["n"], weight, "the sites that answered")
+        shift = sums["sum"] / weight
+        about = packed(np.outer(shift, shift)) if products else shift**2
+        found = RowMoments(sums["n"], weight, centre, shift, sums[key] - weight * about)
         # The shift of the same sites is rounding. If that of others is large, repeat about their own mean.
-        if sums.sites == sites or not np.any(shift**2 > _MOST_CANCELLED * variance):
+        if sums.sites == sites or not np.any(shift**2 > _MOST_CANCELLED * found.variance):
             break
-        centre, sites = mean, sums.sites
-    return Moments(n, mean, variance, tuple(sums.sites))
+        centre, sites = found.mean, sums.sites
+    return found, tuple(sums.sites), first["weighted"] > 0
+
+
+def _refuse_no_rows(n: int, weight: float, sites: str = "the sites") -> None:
+    if n == 0:
+        raise InputError(f"{sites} have no rows: there is nothing to learn from")
+    if not weight > 0.0:
+        raise InputError(f"the weights of all {n} rows (sample_weight) are zero: there is nothing to learn from")
 
 
 def _aggregated_moments(fed: Federation, aggregator: Aggregator) -> Moments:
@@ -170,7 +260,7 @@ def _refuse_bad_values(fed: Federation, bad: NDArray[np.int64], names: tuple[str
 def deviations(found: Moments) -> Vector:
     """Return the standard deviations, 1 for columns that are constant up to rounding (scikit-learn's rule)."""
     eps = np.finfo(np.float64).eps
-    rounding = found.n * eps * found.variance + (found.n * found.mean * eps) ** 2
+    rounding = found.weight * eps * found.variance + (found.weight * found.mean * eps) ** 2
     return np.where(found.variance <= rounding, 1.0, np.sqrt(found.variance))
 
 
@@ -203,10 +293,10 @@ def aggregated(replies: Replies, keys: Sequence[str], aggregator: Aggregator) ->
 
 @dataclass(frozen=True)
 class RowTotals:
-    """Sums over all rows by key, the number of rows, and the weight of each site in the first key."""
+    """Sums over all rows by key, the number (or weight) of all rows, and that of each site in the first key."""
 
     sums: dict[str, Any]
-    n: int
+    n: float
     weights: dict[str, float]
 
 
@@ -216,7 +306,7 @@ def row_totals(
     """Return the sums of `keys` over all rows: exact, or by `aggregator` the number of rows times its means per row."""
     if aggregator is None:
         total = fed.sum(step, **payload)
-        return RowTotals({key: total[key] for key in keys}, total["n"], site_weights(total.sites))
+        return RowTotals({key: total[key] for key in keys}, counted_rows(total), site_weights(total.sites))
     replies = fed.totals(step, **payload)
     found, n = aggregated(replies, keys, aggregator)
     sums = {key: n * one.value for key, one in zip(keys, found, strict=True)}

@@ -1,8 +1,8 @@
 """Quantiles under differential privacy: a search between public bounds, by counts with noise.
 
 In every round sites count their values in equal parts of an interval of each column, below and above it. A row adds 1
-to one count of each of d columns, so that adding or removing one moves the reply by sqrt(d), whatever the intervals
-are. The rounds have equal parts of the budget. The part in which the noisy shares pass the level is the next interval.
+to one count of each of d columns. So adding or removing one moves the reply by sqrt(d), whatever the intervals are. The
+rounds have equal parts of the budget. The part in which the noisy shares pass the level is the next interval.
 
 Where transforms stand in front, each row goes through them by itself (`rows_alone`): no row can move another one
 across an edge.

@@ -1,31 +1,31 @@
 """Federated quantiles: the order statistic of every column, exactly, without moving a row.
 
-Doubles are ordered like 64-bit integers (see `_keys`), so that a search among these finds the quantile. The coordinator
-sends an interval, every site counts its rows below each of 256 equal parts of it, and the part that holds the quantile
+Doubles are ordered like 64-bit integers (see `keys`), so that a search among these finds the quantile. The coordinator
+sends an interval, and every site counts its rows below each of 256 equal parts of it. The part that holds the quantile
 is the next interval. After 8 rounds an interval is a single number.
 
 Leaves a site: per round and column 257 counts of 1, 2 or 4 bytes and the number of rows; only sums are needed. They
 reveal the distribution of all rows over parts of an interval that shrinks to the quantile, a value of one of the rows.
 Down: two numbers a column. Memory at a site: its rows, sorted.
 
-The result is exact for the rows of the sites that answered the last round: where a site leaves in mid-run, the search
-widens its interval again. If sites come and go in every round, it settles after 24 rounds, on the quantile of the rows
-that answered, up to the share of the rows that came and went.
+The result is exact for the rows of the sites that answered the last round. Where a site leaves in mid-run, the search
+widens its interval again. If sites come and go in every round, it settles after 24 rounds. It then has the quantile of
+the rows that answered, up to the share of the rows that came and went.
 
 With an aggregator every site sends the share of its distribution below each part instead, and the result is the
 quantile of the combined shares. With medians it lies between the quantiles of the honest sites while these are the
-majority. It differs from the quantile of the pooled rows by as much as the sites differ, or where they are alike by a
-sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of sites. For that a site reports
-the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and interpolates linearly between rows:
-k / n_i is skewed, and the median of many sites would be off by up to 1 / n_i (with 20 rows a site the 0.95 quantile
-would be that of 0.918). Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for level 0.95, report their largest
-value.
+majority. It differs from the quantile of the pooled rows by as much as the sites differ. Where they are alike, that is
+a sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of sites. For that a site
+reports the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and interpolates linearly
+between rows. The plain share k / n_i is skewed. The median of many sites would be off by up to 1 / n_i (with 20
+rows a site the 0.95 quantile would be that of 0.918). Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for level
+0.95, report their largest value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +35,14 @@ from fedspan.aggregation.aggregator import believed
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import ArrayOf, Matrix, Vector
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.moments import some_rows
 from fedspan.sums.noisy_quantiles import noisy_quantiles
+from fedspan.sums.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
 from fedspan.sums.row_blocks import blocks, n_columns
 
-Keys = Annotated[NDArray[np.uint64], ArrayOf("word", 1)]
-
-_PARTS = 256
-_PASS = 8  # rounds from all numbers to one: 256^8 = 2^64
-_SIGN = np.uint64(1 << 63)
 _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
 
 
@@ -65,7 +61,7 @@ def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     if bad:
         raise InputError(f"X contains NaN or infinity in {bad} values")
     n = some_rows(site)
-    fractions = np.empty((len(columns), _PARTS + 1))
+    fractions = np.empty((len(columns), PARTS + 1))
     for share, (column, at) in zip(fractions, _with_edges(columns, low, high), strict=True):
         count = np.searchsorted(column, at, side="right")
         inside = (count > 0) & (count < n)
@@ -113,23 +109,17 @@ def quantiles(
         check_moments(privacy, aggregator)
         columns, fed = agree_on_columns(fed)
         return noisy_quantiles(fed, level=level, privacy=privacy, n_columns=columns.count)
-    least, most = _keys(np.array([-np.inf, np.inf]))
+    least, most = keys(np.array([-np.inf, np.inf]))
     low, high = least[None], most[None]  # one interval for all columns: the first reply gives their number
-    for number in fed.rounds(3 * _PASS):
+    for number in fed.rounds(3 * PASS):
         reached, shares = _reached(fed, low, high, level, aggregator)  # (d, parts + 1), from False to True
         low, high = (np.broadcast_to(ends, len(reached)) for ends in (low, high))
-        # The first edge that is reached ends the part. If it is the lowest, or does not exist, sites came or left.
-        first = np.where(reached.any(axis=1), reached.argmax(axis=1), _PARTS + 1)
-        edges = _edges(low, high)
         if watch is not None:
-            watch(_values(edges), shares)
-        part = np.clip(first, 1, _PARTS)
-        low, high = _at(edges, part - 1), _at(edges, part)
-        if number < 2 * _PASS:  # after that the search settles on its interval
-            low, high = np.where(first == 0, least, low), np.where(first > _PARTS, most, high)
+            watch(key_values(part_edges(low, high)), shares)
+        low, high = narrowed(reached, low, high, widen=number < 2 * PASS)  # after that it settles on its interval
         if (high - low <= 1).all():
             break
-    return _values(high)
+    return key_values(high)
 
 
 def _reached(
@@ -165,27 +155,4 @@ def _sorted_columns(site: Site) -> tuple[Matrix, int]:
 
 def _with_edges(columns: Matrix, low: Keys, high: Keys) -> Iterator[tuple[Vector, Vector]]:
     """Yield each column with the edges of its parts."""
-    return zip(columns, np.broadcast_to(_values(_edges(low, high)), (len(columns), _PARTS + 1)), strict=True)
-
-
-def _edges(low: Keys, high: Keys) -> Keys:
-    """Return the edges (d, parts + 1) of equal parts of the intervals from `low` to `high` (d,)."""
-    span = (high - low)[:, None]
-    width = (np.maximum(span, 1) - np.uint64(1)) // np.uint64(_PARTS) + np.uint64(1)
-    steps = np.minimum(np.arange(_PARTS, dtype=np.uint64) * width, span)
-    return np.asarray(low[:, None] + np.concatenate([steps, span], axis=1))
-
-
-def _keys(values: Vector) -> Keys:
-    """Return integers in the order of the numbers: negative ones have all bits flipped, others the sign bit."""
-    bits = (values + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
-
-
-def _values(keys: Keys) -> Vector:
-    """Undo `_keys`."""
-    return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
-
-
-def _at(edges: Keys, index: NDArray[np.intp]) -> Keys:
-    return np.asarray(np.take_along_axis(edges, index[:, None], axis=1)[:, 0])
+    return zip(columns, np.broadcast_to(key_values(part_edges(low, high)), (len(columns), PARTS + 1)), strict=True)

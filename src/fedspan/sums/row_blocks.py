@@ -20,6 +20,29 @@ def blocks(site: Site) -> Iterator[NDArray[np.float64]]:
         yield np.asarray(batch.X, dtype=np.float64)
 
 
+def weighted_blocks(
+    site: Site, columns: int | None = None
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
+    """Yield the site's rows as `blocks` does, each with the weights of its rows, if they have some."""
+    d = n_columns(site) if columns is None else columns
+    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, d)))):
+        yield np.asarray(batch.X, dtype=np.float64), batch.sample_weight
+
+
+def site_weight(site: Site) -> float:
+    """Return the sum of the weights of the site's rows: their number, where every row counts once."""
+    weights = site.sample_weight
+    return float(len(site)) if weights is None else float(weights.sum())
+
+
+def bad_values(site: Site) -> NDArray[np.int64]:
+    """Return the number of values of each column that are not finite."""
+    bad = np.zeros(n_columns(site), dtype=np.int64)
+    for X in blocks(site):
+        bad += len(X) - np.isfinite(X).sum(axis=0)
+    return bad
+
+
 def n_columns(site: Site) -> int:
     """Return the number of columns of a site whose data must be a table of numbers."""
     X = _first_row(site)
@@ -35,7 +58,7 @@ def width(site: Site) -> int:
 
 
 def _first_row(site: Site) -> NDArray[Any]:
-    X = next(site.batches(1)).X if len(site) else site.X
+    X = next(site.batches(1)).X if len(site) and not site.is_array else site.X
     if X.ndim != 2:
         raise InputError(f"site {site.name!r}: X has {X.ndim} dimensions, and must be a table of rows and columns")
     return X

@@ -44,7 +44,7 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         Most names that a text column keeps, by their number of rows over all sites.
     rare : float, default=0.01
         Share of the rows below which a name is rare. A column with more than `max_categories` names (IP addresses,
-        say) does not keep rare ones. Columns of 0 and 1 are scaled as if at least this share of the rows had a 1: a
+        say) does not keep rare ones. Columns of 0 and 1 are scaled as if at least this share of the rows had a 1. A
         name of one row in a million would otherwise be 1000 deviations from the mean, and outweigh all other columns.
         With 0 every column has unit variance.
     min_count : int, default=1
@@ -84,10 +84,10 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
 
     Notes
     -----
-    What leaves a site: the names of its columns; of each column counts of cells by kind and up to ten sums of powers
-    of its numbers and their logarithms; of text columns the names, unless `categories` fixes them or `min_count`
-    forbids it, at most 256 (or 8 `max_categories`) a column and 200 characters each, and the counts of rows for the
-    names of all sites; the moments of the encoded columns. Only sums are needed, except for the names. Sites learn
+    What leaves a site: the names of its columns; of each column counts of cells by kind and up to ten sums of powers of
+    its numbers and their logarithms; the moments of the encoded columns. Of text columns the names leave, unless
+    `categories` fixes them or `min_count` forbids it, at most 256 (or 8 `max_categories`) a column and 200 characters
+    each. So do the counts of rows for the names of all sites. Only sums are needed, except for the names. Sites learn
     from one another the names and those sums. At most seven calls.
 
     Examples

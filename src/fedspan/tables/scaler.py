@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from typing import Any, Self, cast
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
-from fedspan.base import FedEstimator, FedTransformer, check_aggregator
+from fedspan.base import FedEstimator, WeightedTransformer, check_aggregator, secure
+from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.moments import deviations, moments
+from fedspan.sums.batches import check_decay, factor_of, with_batch
+from fedspan.sums.moments import deviations, learned, moments, moments_of, row_moments
 from fedspan.sums.noisy_moments import noisy_moments
+from fedspan.sums.one_round import OneRound
+from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
 
-class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
+class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator):
     """Standardise columns by the exact mean and deviation of all rows of all sites.
 
-    Leaves a site: number of rows, sum and sum of squares about the common mean of each column, and the number of
-    values that are not finite. Three calls (columns, sums, centred sums), each of O(d) numbers; only sums are needed.
+    Leaves a site: number and weight of its rows, mean and sum of squares about it of each column, and the number of
+    values that are not finite: one call of O(d) numbers. With secure sums three calls (columns, sums, centred sums).
 
     Parameters
     ----------
     with_mean, with_std : bool, default=True
         Whether to subtract the mean, and to divide by the deviation.
     aggregator : Aggregator, optional
-        Combines the sites' own means, instead of exact sums, where some sites may be malicious: with
+        Combines the sites' own means, instead of exact sums, where some sites may be malicious. With
         ``fedspan.aggregation.CoordinateMedian()`` a minority moves a mean or a deviation by no more than the honest
         sites differ. Single replies are then needed, and the result is exact only where the sites' rows are alike.
     privacy : fedspan.privacy.GaussianMoments, optional
@@ -41,8 +46,8 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     ----------
     mean_, var_, scale_ : array (d,)
         As in scikit-learn: columns without variance have ``scale_`` 1.
-    n_samples_seen_ : int
-        With noise under `privacy`.
+    n_samples_seen_ : int or float
+        The number of rows, or the sum of their weights. With noise under `privacy`.
     privacy_ : PrivacySpent or None
         What the fit has spent of the sites' privacy, with the accountant's figure.
     sites_, run_ : tuple of str, RunRecord
@@ -71,16 +76,65 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
-        """Learn means and deviations from a table (with ``sites``) or a federation."""
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
+        """Learn means and deviations from a table (with ``sites``) or a federation.
+
+        A row counts as often as its ``sample_weight`` states; the sites of a federation have their own weights.
+        """
         check_aggregator(self.aggregator)
         check_moments(self.privacy, self.aggregator)
-        with self._fitting(X, y, sites) as fed:
-            if self.privacy is None:
+        exact = self.privacy is None and self.aggregator is None
+        one = OneRound() if exact and not secure(X) else None
+        with self._fitting(X, y, sites, sample_weight=sample_weight, agree=one) as fed:
+            if one is not None and one.found is not None:
+                found = moments_of(learned(one.found, fed, self._names()))
+            elif self.privacy is None:
                 found = moments(fed, self._names(), self.aggregator)
             else:
                 found = noisy_moments(fed, privacy=self.privacy, n_columns=self.n_features_in_)
-        self.n_samples_seen_ = found.n
+        self.n_samples_seen_ = found.weight
+        self.mean_, self.var_ = found.mean, found.variance
+        self.scale_ = deviations(found)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | None = None,
+        batch: str | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        Parameters
+        ----------
+        decay : float, default=1.0
+            What the rows before count from now on, above 0 and at most 1. With 1 the result is that of all rows at
+            once.
+        half_life : float, optional
+            Instead of `decay`: the number of rows after which old ones count half.
+        batch : str, optional
+            A name of these rows. A site's rows of a batch are counted once, however often it is sent.
+        """
+        check_decay(decay, half_life)
+        if self.aggregator is not None or self.privacy is not None:
+            raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
+        if not hasattr(self, "n_samples_seen_"):
+            self.fit(X, y, sites=sites)
+            self.counted_batches_ = with_batch(batch, {}, self.sites_)
+            return self
+        with self._updating(X, sites, batch) as fed:
+            if fed is None:
+                return self
+            factor = factor_of(decay, half_life, fed)
+            new, _ = row_moments(fed, self._names())
+            n, weight = round(self.n_samples_seen_), float(self.n_samples_seen_)
+            old = RowMoments(n, weight, self.mean_, np.zeros_like(self.mean_), weight * self.var_)
+            found = moments_of(RowMoments.merged([old.scaled(factor), new]))
+        self.n_samples_seen_ = found.weight
         self.mean_, self.var_ = found.mean, found.variance
         self.scale_ = deviations(found)
         return self
@@ -99,6 +153,9 @@ class FedStandardScaler(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         scaled = X * self.scale_ if self.with_std else X
         shifted = scaled + self.mean_ if self.with_mean else scaled
         return cast(NDArray[Any], shifted.astype(X.dtype))
+
+    def _check_weights(self) -> None:
+        self._refuse_weights_with(privacy=self.privacy, aggregator=self.aggregator)
 
     def _totals_will_do(self) -> bool:
         return True

@@ -131,5 +131,5 @@ def test_without_sites_there_is_one():
 
 
 def test_numbers_that_overflow_are_reported_as_such(frame):
-    with pytest.raises(fs.errors.QuorumError, match=r"the numbers overflow in step 'sums\.centred_sums'.*too large"):
+    with pytest.raises(fs.errors.QuorumError, match=r"the numbers overflow in step 'sums\.moments'.*too large"):
         fs.FedPCA(2).fit(1e200 * frame, sites=LABELS)

@@ -18,11 +18,9 @@ import pytest
 import fedspan as fs
 from fedspan.cli import main
 from fedspan.engines.nvflare.client.user_session import (
-    TOPIC,
     DeniedError,
     ServerOfflineError,
     UserSession,
-    write_relay_job,
 )
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
@@ -160,7 +158,7 @@ def test_a_foreign_user_cannot_log_in(foreign, deployment):
 
 
 def test_a_viewer_runs_nothing_but_sees_which_sites_are_online(deployment):
-    with pytest.raises(DeniedError, match="not authorized"):
+    with pytest.raises(DeniedError, match="has the role 'viewer', which may not run steps"):
         fs.connect(deployment.kit("bob"))
     session = UserSession(read_kit(deployment.kit("bob")), 10.0)
     assert set(session.registered()) == set(SITES)
@@ -184,18 +182,6 @@ def test_a_step_that_the_owner_does_not_list_is_refused_by_the_site(connected):
     assert all("does not allow step 'steps_at_sites.forbidden'" in reason for reason in refused.value.failed.values())
 
 
-def test_no_other_user_can_use_a_relay(deployment, connection):
-    relay = connection._monitor.relay_to("north")
-    other = UserSession(read_kit(deployment.kit("carol")), 10.0)
-    try:
-        with pytest.raises(DeniedError, match="not authorized"):
-            other.command(relay.job, what="end")
-        with pytest.raises(ServerOfflineError, match="serves only the user that submitted it"):
-            other.request(TOPIC, {"to": {"north": 0}, "requests": [b""], "limit": 1.0}, 5.0, relay.job)
-    finally:
-        other.close()
-
-
 @pytest.fixture
 def alice(deployment):
     session = UserSession(read_kit(deployment.kit("alice")), 10.0)
@@ -203,38 +189,20 @@ def alice(deployment):
     session.close()
 
 
-def test_a_job_that_ships_code_is_not_deployed(alice, tmp_path):
-    folder = write_relay_job(tmp_path, SITES)
-    (folder / "app" / "custom").mkdir()
-    (folder / "app" / "custom" / "mine.py").write_text("print('here I am')\n")
-    job = alice._flare.submit_job(str(folder))
-    until = time.monotonic() + 90.0
-    while (status := alice.status(job))[0] != "FINISHED":
-        assert time.monotonic() < until, status
-        time.sleep(0.2)
-    assert status == ("FINISHED", "FAILED_TO_RUN")
-    assert "BYOC not permitted" in json.dumps(alice._flare.get_job_meta(job))
-
-
-@pytest.mark.parametrize(("side", "name"), [("server", "coordinator"), ("client", "north")])
-def test_a_component_outside_the_allow_list_is_not_made(deployment, alice, tmp_path, side, name):
-    folder = write_relay_job(tmp_path, ["north"])
-    trace = tmp_path / "trace"
-    path = folder / "app" / "config" / f"config_fed_{side}.json"
-    config = json.loads(path.read_text())
-    evil = {"id": "evil", "path": "subprocess.Popen", "args": {"args": ["touch", str(trace)]}}
-    config["components"].insert(0, evil)
-    path.write_text(json.dumps(config))
-    job = alice._flare.submit_job(str(folder))
-    log, until, text = deployment.kit(name) / job / "log.txt", time.monotonic() + 90.0, ""
-    while "is not in allow_list" not in text:
-        assert time.monotonic() < until, text[-2000:]
-        with contextlib.suppress(OSError):  # the server takes the folder away when the job has failed
-            text = log.read_text()
-        time.sleep(0.02)
-    alice.abort(job)
-    assert "Component 'subprocess.Popen' at config path" in text
-    assert not trace.exists()
+def test_no_user_can_submit_a_job(alice, tmp_path):
+    """A job could name code of its own; calls go through the hub, and need none."""
+    job = tmp_path / "job"
+    (job / "app" / "config").mkdir(parents=True)
+    (job / "app" / "custom").mkdir()
+    (job / "app" / "custom" / "mine.py").write_text("print('here I am')\n")
+    (job / "meta.json").write_text(json.dumps({"name": "mine", "min_clients": 1, "deploy_map": {"app": ["@ALL"]}}))
+    evil = {"id": "evil", "path": "subprocess.Popen", "args": {"args": ["touch", str(tmp_path / "trace")]}}
+    for side in ("server", "client"):
+        config = {"format_version": 2, "components": [evil], "workflows": [], "executors": []}
+        (job / "app" / "config" / f"config_fed_{side}.json").write_text(json.dumps(config))
+    with pytest.raises(DeniedError, match="not authorized"):
+        alice._guard(alice._flare.submit_job, str(job))
+    assert not (tmp_path / "trace").exists()
 
 
 def test_nonsense_to_the_workers_socket_is_refused(deployment):

@@ -45,14 +45,11 @@ def test_kits_are_hardened(kits):
     for name in ("coordinator", "north", "south"):
         rights = json.loads((kits / name / "local" / "authorization.json").read_text())["permissions"]
         assert set(rights) == {"analyst", "runner", "viewer"}
-        assert {right["byoc"] for right in rights.values()} == {"none"}
-        assert {right["shell_commands"] for right in rights.values()} == {"none"}
-        assert {right["operate"] for right in rights.values()} == {"none"}
-        assert rights["viewer"]["submit_job"] == rights["viewer"]["app_command"] == "none"
-        assert rights["analyst"]["app_command"] == rights["analyst"]["manage_job"] == "n:submitter"
+        assert {value for right in rights.values() for what, value in right.items() if what != "view"} == {"none"}
+        assert {"byoc", "shell_commands", "operate", "submit_job", "app_command"} < set(rights["analyst"])
         resources = json.loads((kits / name / "local" / "resources.json").read_text())
         assert resources["class_list_enforcement_mode"] == "enforce"
-        assert len(resources["class_allow_list"]) == 2
+        assert resources["class_allow_list"] == []
     text = (kits / "coordinator" / "local" / "resources.json").read_text()
     assert str(kits / "coordinator" / "store" / "jobs") in text
     assert not re.search(r'"/tmp/nvflare', text)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
-from fedspan.engines.nvflare.setup.payload_packing import socket_path
 from fedspan.engines.nvflare.site.worker_process import Supervisor
+from fedspan.engines.nvflare.site.worker_socket import socket_path
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """Federated averaging, until the error of rows held back does not fall any more.
 
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Aguera y Arcas, "Communication-efficient learning of deep networks
-from decentralized data", AISTATS 2017: in every round some sites train from the common weights, and the mean of their
-changes, weighted by their numbers of rows, is the step of the coordinator. That step has momentum, without which sites
-whose rows differ lead it astray: T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the effects of non-identical data
-distribution for federated visual classification", 2019.
+from decentralized data", AISTATS 2017. In every round some sites train from the common weights. The coordinator's
+step is the mean of their changes, weighted by their numbers of rows. That step has momentum, without which sites whose
+rows differ lead it astray: T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the effects of non-identical data distribution
+for federated visual classification", 2019.
 
 Sites hold back some rows, always the same in a run. When their mean error has not fallen for a while, training
-continues from the best weights with a smaller step size; the third time it stops.
+continues from the best weights with a smaller step size. The third time it stops.
 
 Per round, for p weights: p numbers (float32) down and up for each site that trains, and p down for each site of a
 check. Only sums are needed, or with an aggregator single replies.
@@ -93,7 +93,8 @@ def fedavg(
         ``loss`` while training.
     check : step
         Takes ``weights``, ``held_back``, ``split`` and the items of `network`; replies with ``n``, its number of rows
-        held back, and the sums of their ``loss``, as in training, and ``error``, which extreme rows should not decide.
+        held back, and two sums over them: ``loss``, as in training, and ``error``, which extreme rows should not
+        decide.
     """
     share = min(1.0, USUAL_SITES / len(fed.sites)) if participation is None else participation
     # Seeds travel: a site's own draws would depend on the number of calls before training.

@@ -1,7 +1,7 @@
 """Training at a site: some epochs of momentum gradient descent, by torch.
 
 The same bytes come out for the same seed. Torch itself draws nothing (weights, shuffles and codes come from the
-generators of the run), works on one thread, and on memory of its own, whose alignment is always the same.
+generators of the run). It works on one thread, and on memory of its own, whose alignment is always the same.
 """
 
 from __future__ import annotations

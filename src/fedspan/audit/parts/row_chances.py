@@ -2,7 +2,7 @@
 
 Let r be the ratio of a vector's distances to its two nearest rows, and k the dimension of the rows. If the vector has
 nothing to do with the rows, the chance of r or less is r^k. The chance is never taken to be less than the information
-in the row's cells allows, because rows of few possible values are hit by chance. One search makes many comparisons;
+in the row's cells allows. Rows of few possible values are hit by chance. One search makes many comparisons;
 `beyond_chance` keeps the hits that their number does not explain.
 """
 

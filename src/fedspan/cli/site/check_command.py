@@ -75,7 +75,8 @@ def _print_columns(site: SiteFile, rows: Rows, schema: dict[str, str]) -> None:
     data, frame = site.data, rows.frame
     where = "" if data.where is None else f" where {data.where.text}"
     print_line(f"data: {len(rows):,} rows of {data.source.label}{where}")
-    parts = {data.label: " (label)", data.target: " (target)", data.task: " (task)"}
+    parts: dict[str | None, str] = {data.label: " (label)", data.task: " (task)"}
+    parts |= dict.fromkeys(data.target, " (target)")
     lines = [
         [
             f"{name}{parts.get(name, '')}",

@@ -25,14 +25,16 @@ from fedspan.maps.tsne import FedTSNE
 from fedspan.maps.umap import FedUMAP
 from fedspan.pca.estimator import FedPCA
 from fedspan.persistence import load
+from fedspan.progress import WorkProgress
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: The features with the largest shares of a score that are named.
 _TOP = 3
-#: Cells of the rows that are explained at a time.
+#: Cells of the rows that are worked on at a time, and the fewest rows.
 _BLOCK = 2**20
+_FEWEST_ROWS = 1000
 
 
 def apply(study: Path, new: Path, out: Path) -> int:
@@ -101,7 +103,24 @@ def _dialect(new: Path, trained: Dialect | None) -> Dialect | None:
 
 
 def _results(steps: Sequence[Any], frame: pd.DataFrame, training: _Training, new: Path) -> pd.DataFrame:
-    rows: Any = _features(steps[0], frame, new)
+    """Return what the model gives for all rows, a part of them at a time, with progress."""
+    import pandas as pd
+
+    features = _features(steps[0], frame, new)
+    size = max(_FEWEST_ROWS, _BLOCK // max(1, frame.shape[1]))
+    parts = []
+    with WorkProgress(f"applying to {new.name}", len(frame)) as work:
+        for start in range(0, len(frame), size):
+            part = slice(start, start + size)
+            parts.append(_results_of(steps, features.iloc[part], frame.iloc[part], training, new))
+            work.done(len(parts[-1]))
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+
+
+def _results_of(
+    steps: Sequence[Any], features: pd.DataFrame, frame: pd.DataFrame, training: _Training, new: Path
+) -> pd.DataFrame:
+    rows: Any = features
     names = [str(name) for name in rows.columns]
     for step in steps[:-1]:
         rows = np.asarray(step.transform(rows))
@@ -182,14 +201,11 @@ def _columns(model: Any, count: int) -> list[str]:
 
 def _top_features(model: Any, rows: Any, names: Sequence[str]) -> list[str]:
     """Return for each row the features with the largest shares of its score, such as ``dose (62 %), age (20 %)``."""
-    rows = np.asarray(rows, dtype=np.float64)
+    shares = model.explain(np.asarray(rows, dtype=np.float64))
+    top = np.argsort(-shares, axis=1, kind="stable")[:, :_TOP]
     texts: list[str] = []
-    block = max(1, _BLOCK // max(1, rows.shape[1]))
-    for start in range(0, len(rows), block):
-        shares = model.explain(rows[start : start + block])
-        top = np.argsort(-shares, axis=1, kind="stable")[:, :_TOP]
-        for row, places in zip(shares, top.tolist(), strict=True):
-            texts.append(", ".join(f"{names[j]} ({row[j]:.0%})" for j in places if row[j] >= 0.005))
+    for row, places in zip(shares, top.tolist(), strict=True):
+        texts.append(", ".join(f"{names[j]} ({row[j]:.0%})" for j in places if row[j] >= 0.005))
     return texts
 
 

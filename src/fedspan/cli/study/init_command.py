@@ -17,6 +17,7 @@ from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS
 from fedspan.durable.whole_file import write_whole
 from fedspan.errors import InputError
 from fedspan.owner.schema import kind_of
+from fedspan.progress import WorkProgress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,11 +81,17 @@ def init(files: Sequence[Path]) -> int:
 def _read(files: Sequence[Path]) -> tuple[list[FileSource], list[pd.DataFrame]]:
     """Read all files, in as few dialects as fit."""
     sources = [FileSource(file, detected(file)) if _is_csv(file) else FileSource(file) for file in files]
-    frames = [source.read() for source in sources]
+    sizes = [file.stat().st_size for file in files]
+    frames = []
+    with WorkProgress("reading tables", sum(sizes)) as work:
+        for source, size in zip(sources, sizes, strict=True):
+            frames.append(source.read())
+            work.done(size)
     found = Counter(source.dialect for source in sources if _is_csv(source.file))
     common = found.most_common(1)[0][0] if found else Dialect()
     # A file without decimals, or of plain ASCII, shows less than the others: with their dialect it is the same.
-    common = replace(common, decimal="," if any(one.decimal == "," for one in found) else common.decimal)
+    if common.separator != "," and any(one.decimal == "," for one in found):
+        common = replace(common, decimal=",")
     for place, source in enumerate(sources):
         if _is_csv(source.file) and source.dialect != common and source.dialect.separator == common.separator:
             other = replace(source, dialect=common)

@@ -21,17 +21,21 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json
 from fedspan.progress import ProgressBar
+from fedspan.report import LivePage
+from fedspan.report.models.picture import names_in, names_out
 
 
-def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: float, resume: bool) -> int:
+def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: float, resume: bool, live: bool) -> int:
     """Run a study here, or at the sites of a kit's federation: from here, or detached at its coordinator."""
     if detach and kit is None:
         raise InputError("--detach needs --kit: a detached study runs at a real federation's coordinator")
     if detach and (out is not None or resume):
         raise InputError("--detach goes without --out and --resume: 'fedspan fetch' brings the results")
+    if detach and live:
+        raise InputError("--live shows a run of this process: 'fedspan status' shows a detached one")
     plan = read_study(study, out, at_sites=kit is not None, detached=detach)
     if kit is None:
-        run_study(plan, resume=resume)
+        run_study(plan, resume=resume, live=live)
     elif detach:
         _submit(plan, kit, hours)
     else:
@@ -40,7 +44,7 @@ def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: fl
         def opened() -> Federation:
             return connect(kit, seed=plan.seed, policy=plan.policy, run_dir=plan.output)
 
-        run_study(plan, resume=resume, connect=opened)
+        run_study(plan, resume=resume, connect=opened, live=live)
     return 0
 
 
@@ -52,10 +56,13 @@ def _submit(study: Study, kit: Path, hours: float) -> None:
     print(f"'fedspan fetch {kit} {name} --out FOLDER' fetches its results")
 
 
-def run_study(study: Study, *, resume: bool = False, connect: Callable[[], Federation] | None = None) -> Path:
+def run_study(
+    study: Study, *, resume: bool = False, connect: Callable[[], Federation] | None = None, live: bool = False
+) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked.
 
-    With `connect` it runs at the sites of the federation that this returns, on their data.
+    With `connect` it runs at the sites of the federation that this returns, on their data. With `live` a page in its
+    folder shows the run while it goes on.
     """
     output = study.output
     used = output.exists() and (not output.is_dir() or any(output.iterdir()))
@@ -70,6 +77,7 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[], Feder
     make_folder(output)
     if not used:
         _write(output / "study.toml", study.text)
+    page = _live_page(fed, output, study.path.stem) if live else None
     try:
         with fed:
             fitted = fit_all(models, fed)
@@ -82,7 +90,18 @@ def run_study(study: Study, *, resume: bool = False, connect: Callable[[], Feder
         fitted[0].run_.settings["taken_as_missing"] = words
     _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
-    return finish(output, study.path.stem, fitted, tables, settings, study.report, study.text)
+    report = finish(output, study.path.stem, fitted, tables, settings, study.report, study.text)
+    if page is not None:
+        page.finish(report.name)
+    return report
+
+
+def _live_page(fed: Federation, output: Path, title: str) -> LivePage:
+    """Return the page that shows the runs of a federation, and print where it is."""
+    page = LivePage(output / "live.html", title)
+    fed.observe(page)
+    print_line(f"live: open {page.path.resolve().as_uri()} in a browser")
+    return page
 
 
 def embedded(study: Study, tables: Sequence[SiteTable], run_dir: Path | None = None) -> Federation:
@@ -127,8 +146,20 @@ def finish(
     report = write_run_report(output / "report.html", title, records, models, tables, settings, plan, study)
     columns = ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped")
     print_table(columns, map(_line, records), columns[1:-1], title)
+    if callable(getattr(models[-1], "summary", None)):
+        found = models[-1].summary(_names_before(models))
+        _write(output / "summary.txt", found + "\n")
+        print_line(found)
     print_line(f"report: {report}")
     return report
+
+
+def _names_before(models: Sequence[Any]) -> Sequence[str] | None:
+    """Return the names of the columns that the last model sees, through those before it."""
+    names: Sequence[str] | None = None
+    for model in models[:-1]:
+        names = names_out(model, names_in(model, names))
+    return names_in(models[-1], names)
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:

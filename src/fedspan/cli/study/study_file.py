@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import is_regressor
+from sklearn.utils import get_tags
 
 import fedspan
 from fedspan import aggregation, privacy
@@ -21,6 +21,7 @@ from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "GaussianMoments", "PaperNoise")
+STUDY_KEYS = ("seed", "output", "data", "preprocess", "model", "federation", "report", "describe")
 _POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum", "groups")
 
 
@@ -90,7 +91,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
     it runs at the coordinator, whose files are not its user's.
     """
     text, raw = parsed(path)
-    file = Section(raw, path, keys=("seed", "output", "data", "preprocess", "model", "federation", "report"))
+    file = Section(raw, path, keys=STUDY_KEYS)
     federation = file.table("federation", _POLICY if at_sites else ("n_jobs", "wire", *_POLICY))
     if at_sites and "data" in file:
         raise file.error("with --kit the data are at the sites: remove the [data] table")
@@ -106,7 +107,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
             "that 'fedspan fetch' brings, and write the report again with 'fedspan report'"
         )
     data = DataPlan() if at_sites else data_plan(file)
-    if not at_sites and is_regressor(model) and not data.target:
+    if not at_sites and learns_target(model) and not data.target:
         raise file.error(f"{type(model).__name__} learns a target: name its column in [data], such as target = 'dose'")
     report = report_plan(file)
     if report.judge is not None and not isinstance(model, FedDetector):
@@ -123,6 +124,38 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
         wire=federation.value("wire", bool, False),
         policy=_policy(federation),
         report=report,
+    )
+
+
+def learns_target(model: FedEstimator) -> bool:
+    """Return whether a model learns a target, such as a number, a class, or a time and an event."""
+    return bool(get_tags(model).target_tags.required)
+
+
+@dataclass(frozen=True)
+class DescribePlan:
+    """What ``fedspan describe`` reads of a study: its data, its policy, and the settings of ``[describe]``."""
+
+    seed: int
+    data: DataPlan
+    policy: Policy
+    by: str | None
+    settings: dict[str, Any]
+
+
+def read_description(path: Path, *, at_sites: bool = False) -> DescribePlan:
+    """Read what ``fedspan describe`` needs of a study; it needs no model."""
+    file = Section(parsed(path)[1], path, keys=STUDY_KEYS)
+    if at_sites and "data" in file:
+        raise file.error("with --kit the data are at the sites: remove the [data] table")
+    section = file.table("describe", ("by", "categorical", "categories", "max_categories", "bins", "least_set"))
+    federation = file.table("federation", _POLICY if at_sites else ("n_jobs", "wire", *_POLICY))
+    return DescribePlan(
+        file.value("seed", int, 0),
+        DataPlan() if at_sites else data_plan(file),
+        _policy(federation),
+        section.value("by", str),
+        {key: value for key, value in section.raw.items() if key != "by"},
     )
 
 

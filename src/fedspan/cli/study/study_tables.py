@@ -16,6 +16,7 @@ from fedspan.datasets.sources import Words, missing_words
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site_labels import site_rows
+from fedspan.progress import WorkProgress
 from fedspan.tables.parts.cells import MISSING
 
 if TYPE_CHECKING:
@@ -120,7 +121,11 @@ def words_in_words(tables: Sequence[SiteTable]) -> list[str]:
 def _frames(plan: DataPlan) -> tuple[dict[str, pd.DataFrame], dict[str, Words]]:
     """Return the whole table of each site, by name, and the words that were taken as missing cells."""
     if plan.file is None:
-        frames = {name: source.read() for name, source in sorted(plan.files.items())}
+        frames = {}
+        with WorkProgress("reading tables", len(plan.files)) as work:
+            for name, source in sorted(plan.files.items()):
+                frames[name] = source.read()
+                work.done(1)
         return frames, {name: missing_words(frame) for name, frame in frames.items()}
     frame = plan.file.read()
     if plan.site_column not in frame.columns:

@@ -1,15 +1,15 @@
 """Sums of sets of rows, no two of which differ by few rows: the difference of two sums would reveal these rows.
 
 Centres move as in Lloyd's algorithm, but a sum is requested only where it is safe. Sites remember which of their rows
-were in the sums that they sent. Before a round's sums each site reports how many rows each set has, and how many of
-these it shares with the sets that it might resemble too much: those sent before and those of the other codebooks now,
-whose means are nearest. A set's sum is requested if
+were in the sums that they sent. Before a round's sums each site reports how many rows each set has. It also reports how
+many of these it shares with the sets that it might resemble too much. These are the sets sent before and those of the
+other codebooks now, whose means are nearest. A set's sum is requested if
 
     it has at least `least_rows` rows,
     it differs from each of these by none (then its sum is known) or by at least `least_rows` rows,
     and the rows of its codebook that are in no sum, which is the rest of the sum of all rows, are 0 or as many.
 
-Other centres stay where they are. The rule is for two sums at a time: it does not cover sums and differences of more
+Other centres stay where they are. The rule is for two sums at a time. It does not cover sums and differences of more
 of them, or sums with and without a site that failed to answer.
 """
 

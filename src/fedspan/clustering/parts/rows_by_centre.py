@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from fedspan.errors import MessageError
+from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
 from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_transforms import standardize
 from fedspan.wire import Message
 
 Array = NDArray[Any]
@@ -33,30 +34,52 @@ def of_centres(site: Site, *, centres: Array, **_: Any) -> int:
     return len(site) // max(1, int(centres.shape[-2]))
 
 
-@step("clustering.cluster_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_counts(site: Site, centres: Stack) -> dict[str, Any]:
-    """Leaves the site: the number of its rows closest to each centre, and the sum of the squared distances."""
-    counts, inertia = np.zeros(centres.shape[:2], dtype=np.int64), np.zeros(len(centres))
+@step("clustering.cluster_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False, weighted=True)
+def local_counts(site: Site, centres: Stack, weighted: bool = False) -> dict[str, Any]:
+    """Leaves the site: the number of its rows closest to each centre, and the sum of the squared distances.
+
+    With `weighted` a row counts as often as its weight states, and the numbers are sums of weights.
+    """
+    weights, at = row_weights(site, weighted), 0
+    counts, inertia = np.zeros(centres.shape[:2], dtype=np.float64 if weighted else np.int64), np.zeros(len(centres))
     for X, labels in labelled(site, centres):
-        inertia += squared_apart(X, centres, labels).sum(axis=0)
+        times = None if weights is None else weights[at : at + len(X)]
+        apart = squared_apart(X, centres, labels)
+        inertia += apart.sum(axis=0) if times is None else times @ apart
         for book, own in enumerate(labels.T):
-            counts[book] += np.bincount(own, minlength=centres.shape[1])
+            counts[book] += np.bincount(own, times, minlength=centres.shape[1])
+        at += len(X)
     return {"counts": counts, "inertia": inertia}
 
 
-@step("clustering.cluster_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
-def local_means(site: Site, centres: Stack, wanted: Wanted) -> dict[str, Any]:
-    """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances."""
+@step("clustering.cluster_means", reveals="sums", fewest=of_centres, fewest_in_sums=False, weighted=True)
+def local_means(site: Site, centres: Stack, wanted: Wanted, weighted: bool = False) -> dict[str, Any]:
+    """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
+
+    With `weighted` a row counts as often as its weight states, and the numbers are sums of weights.
+    """
     b, k, d = centres.shape
-    sums, counts, spread = np.zeros((b * k, d)), np.zeros(b * k, dtype=np.int64), np.zeros(b * k)
+    weights, at = row_weights(site, weighted), 0
+    counts = np.zeros(b * k, dtype=np.float64 if weighted else np.int64)
+    sums, spread = np.zeros((b * k, d)), np.zeros(b * k)
     for X, labels in labelled(site, centres):
         cells = (labels + k * np.arange(b)).ravel()
         rows = np.repeat(np.arange(len(X)), b)
-        sums += csr_array((np.ones(len(cells)), (cells, rows)), shape=(b * k, len(X))) @ X
-        counts += np.bincount(cells, minlength=b * k)
-        spread += np.bincount(cells, squared_apart(X, centres, labels).ravel(), minlength=b * k)
+        times = np.ones(len(cells)) if weights is None else np.repeat(weights[at : at + len(X)], b)
+        sums += csr_array((times, (cells, rows)), shape=(b * k, len(X))) @ X
+        counts += np.bincount(cells, None if weights is None else times, minlength=b * k)
+        spread += np.bincount(cells, times * squared_apart(X, centres, labels).ravel(), minlength=b * k)
+        at += len(X)
     chosen = wanted.ravel()
     return {"sums": sums[chosen], "counts": counts[chosen], "spread": spread[chosen]}
+
+
+def row_weights(site: Site, weighted: bool) -> NDArray[np.float64] | None:
+    """Return the weights of the site's rows for a `weighted` sum, which are 1 where the site has none."""
+    weights = site.sample_weight
+    if weights is not None and not weighted:
+        raise InputError(f"the rows of site {site.name!r} have weights, and this sum would count each of them once")
+    return np.ones(len(site)) if weighted and weights is None else weights
 
 
 def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], Labels]]:
@@ -81,7 +104,7 @@ def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], 
 
 
 def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
-    if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
+    if not site.streamed and 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
         X = site.X
         for start in range(0, len(site), rows):
             yield np.asarray(X[start : start + rows], dtype=np.float64)
@@ -92,10 +115,10 @@ def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Centres (k, d), rows of each (k,), inertia and the number of rounds."""
+    """Centres (k, d), rows of each (k,) or their weights, inertia and the number of rounds."""
 
     centres: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    counts: Array
     inertia: float
     rounds: int
 
@@ -104,12 +127,12 @@ class Clusters:
 class Moved:
     """Centres (b, k, d) after one round.
 
-    `counts` are the rows of each before it, `spread` (b, k) their squared distances to it after, and `inertia` (b,) all
-    squared distances before.
+    `counts` are the rows of each before it, or their weights, `spread` (b, k) their squared distances to it after, and
+    `inertia` (b,) all squared distances before.
     """
 
     centres: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    counts: Array
     spread: NDArray[np.float64]
     inertia: NDArray[np.float64]
 
@@ -125,11 +148,32 @@ def means_of(
     total = seen.sum(run, centres=C, wanted=wanted, **payload)
     whole(total, sums=(*some, C.shape[2]), counts=some, spread=some)
     counts = total["counts"]
-    means = total["sums"] / np.maximum(counts, 1)[:, None]
-    moved = np.where(counts[:, None] >= least_rows, means, C[wanted])
+    means = total["sums"] / np.where(counts > 0, counts, 1)[:, None]
+    moved = np.where(enough_rows(counts, least_rows)[:, None], means, C[wanted])
     # About the new centre: less by the number of rows times the square of the move.
     shift = np.vecdot(moved - C[wanted], moved - C[wanted])
     return moved, counts, np.maximum(total["spread"] - counts * shift, 0.0)
+
+
+def enough_rows(counts: Array, least_rows: int) -> NDArray[np.bool_]:
+    """Return which centres have at least `least_rows` rows; of 1, any weight of rows is enough."""
+    return np.asarray(counts >= least_rows if least_rows > 1 else counts > 0)
+
+
+def moved_centres(centres: Array, sizes: Array, seen: Federation) -> Clusters:
+    """Return centres (k, d) of rows before, which count by `sizes` (k,), and of the new rows closest to each.
+
+    The inertia is that of the new rows before the move.
+    """
+    reference = np.asarray(centres, dtype=np.float64).mean(axis=0)
+    about = seen.apply(standardize, mean=reference, scale=None, double=True)
+    C, k = centres - reference, len(centres)
+    total = about.sum(local_means, centres=C[None], wanted=np.ones((1, k), dtype=np.bool_))
+    whole(total, sums=C.shape, counts=(k,), spread=(k,))
+    counts = sizes + total["counts"]
+    moved = (np.asarray(sizes)[:, None] * C + total["sums"]) / np.where(counts > 0, counts, 1)[:, None]
+    moved = np.where(counts[:, None] > 0, moved, C)
+    return Clusters(moved + reference, counts, float(total["spread"].sum()), 1)
 
 
 @transform("clustering.distances_to_centres")
@@ -154,9 +198,12 @@ def closest_labels(X: Array, centres: Array) -> Labels:
     return labels
 
 
-@step("clustering.labels", reveals="rows")
+@step("clustering.labels", reveals="rows", weighted=True)
 def local_labels(site: Site, centres: Matrix) -> dict[str, Any]:
     """Leaves the site: the number of the closest centre of each of its rows, in their order."""
+    if site.streamed:
+        found = [closest_labels(batch.X, centres) for batch in site.batches(2**14)]
+        return {"labels": np.concatenate([np.empty(0, np.int32), *found])}
     return {"labels": closest_labels(site.X, centres)}
 
 

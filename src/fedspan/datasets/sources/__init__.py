@@ -1,8 +1,8 @@
 """Reading tables where they live: CSV, Parquet, Feather, Excel and NPZ files, and SQL queries.
 
-A table becomes a pandas frame of plain columns: numbers (missing ones are NaN; whole numbers and truth values with gaps
-become floats, decimals too), text (missing cells stay missing), times and durations. Files are read by pyarrow; rows
-are chosen by SQL conditions, which DuckDB evaluates.
+A table becomes a pandas frame of plain columns: numbers, text, times and durations. Missing numbers are NaN; whole
+numbers and truth values with gaps become floats, and so do decimals. Missing cells of text stay missing. Files are read
+by pyarrow; rows are chosen by SQL conditions, which DuckDB evaluates.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from fedspan.datasets.sources.csv_dialect import Dialect, detected
 from fedspan.datasets.sources.file_source import CSV_ENDINGS, ENDINGS, FileSource, Words, missing_words, read_table
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.sql_source import SqlSource
+from fedspan.datasets.sources.streamed_table import stream
 from fedspan.datasets.sources.table_source import TableSource
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "detected",
     "missing_words",
     "read_table",
+    "stream",
 ]

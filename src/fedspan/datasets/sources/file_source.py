@@ -136,9 +136,9 @@ def read_table(file: Path, dialect: Dialect | None = None) -> pd.DataFrame:
 def _open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Opened:
     """Open a CSV file with a header; `words` gets the words that were taken as missing cells, when it is read.
 
-    A column holds truth values, whole numbers or numbers if all of its cells do; otherwise it is text. The first rows
-    show what it seems to be. Where a later cell contradicts them, the file is read again as text, and all cells settle
-    what it is.
+    A column holds truth values, whole numbers or numbers if all of its cells do; otherwise it is text. The file is read
+    as text, and all cells settle what a column is. Of a large file, whose text would take too much memory, the first
+    rows show what a column seems to be; only where a later cell contradicts them is it read again as text.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -195,10 +195,14 @@ def _open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Ope
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
         types = {name: _csv_type(schema.field(name).type, dialect) for name in wanted}
-        try:
-            table = table_of(types)
-        except pa.ArrowInvalid:
-            table = table_of(dict.fromkeys(wanted, pa.string()))
+        texts = dict.fromkeys(wanted, pa.string())
+        if file.stat().st_size <= _TEXT_FIRST:
+            table = table_of(texts)
+        else:
+            try:
+                table = table_of(types)
+            except pa.ArrowInvalid:
+                table = table_of(texts)
         for place, entry in enumerate(table.schema):
             if pa.types.is_string(entry.type):
                 column, counts = _settled(table.column(place), dialect, types[entry.name])
@@ -220,6 +224,8 @@ _MISSING_NUMBERS = (
 
 
 _LOOKS_PLAIN = re.compile(r"\s*([-+.\d].*|true|false)\s*", re.IGNORECASE)
+#: Bytes of the largest file that is read as text at once.
+_TEXT_FIRST = 2**29
 #: Rows that show whether a column is text.
 _LOOK = 1000
 
@@ -267,9 +273,24 @@ def _as_numbers(texts: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
 
 def _as_floats(texts: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    return (pc.replace_substring(texts, ",", ".") if decimal == "," else texts).cast(pa.float64())
+    return (pa.chunked_array(map(_with_points, texts.chunks), pa.string()) if decimal == "," else texts).cast(
+        pa.float64()
+    )
+
+
+def _with_points(texts: pa.Array) -> pa.Array:
+    """Return texts with a point in place of every comma."""
+    import pyarrow as pa
+
+    missing, offsets, letters = texts.buffers()
+    if letters is None:  # no text at all
+        return texts
+    changed = np.frombuffer(letters, dtype=np.uint8).copy()
+    changed[changed == ord(",")] = ord(".")
+    return pa.Array.from_buffers(
+        pa.string(), len(texts), [missing, offsets, pa.py_buffer(changed)], offset=texts.offset
+    )
 
 
 def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedArray, dict[str, int]]:

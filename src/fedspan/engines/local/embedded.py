@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fedspan.federation.calls.call import Call, Outcome
 from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.call_context import OversizeError
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.federation.site.site import checked_names
 from fedspan.federation.site.site_data import as_pandas
 from fedspan.federation.site.site_host import SiteHost
@@ -28,7 +30,11 @@ from fedspan.federation.site_labels import site_rows
 from fedspan.privacy.ledger import SimulatedLedger
 from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.secure_sum.sum_vault import Vault
-from fedspan.wire import decode, encode
+from fedspan.wire import decode, encode, encoded
+
+#: Of one job at a time, deadlines of at least this number of seconds are checked after each step, in the caller's
+#: thread. A shorter one may be meant for steps that hang: they run in a thread that can be given up.
+_CHECKED_AFTERWARDS = 60.0
 
 
 class LocalEngine:
@@ -68,9 +74,10 @@ class LocalEngine:
             for name in to
             if name in self._overdue
         }
-        payload = b""
+        sent_to_all = call.payload
         if self.wire:
-            payload = b"" if call.apart else encode(call.payload)
+            if not call.apart:
+                sent_to_all = decode(encoded(call.payload), policy.max_bytes)  # read-only, and so the same for all
             transforms = [
                 replace(transform, parameters=decode(encode(transform.parameters), policy.max_bytes))
                 for transform in call.transforms
@@ -79,27 +86,27 @@ class LocalEngine:
 
         def perform(name: str) -> Outcome:
             try:
-                message = call.payload_of(name) if call.apart else call.payload
-                if self.wire:
-                    message = decode(payload or encode(message), policy.max_bytes)
+                message = sent_to_all
+                if call.apart:
+                    message = call.payload_of(name)
+                    message = decode(encoded(message), policy.max_bytes) if self.wire else message
                 host = self._hosts[name]
                 host.largest = policy.max_bytes
                 delivery = host.perform(call, message, accepted.get(name, -1))
                 if self.wire:
-                    sent = encode(delivery.reply)
-                    delivery = replace(delivery, reply=decode(sent, max_bytes=len(sent)))
+                    sent = encoded(delivery.reply)
+                    delivery = delivery.received(decode(sent, max_bytes=len(sent)))
             except BaseException as error:
                 return step_failure(call.step.id, error)
             return delivery
 
         ready = [name for name in to if name not in outcomes]
+        if self.n_jobs == 1 and policy.deadline >= _CHECKED_AFTERWARDS:
+            return outcomes | _in_turn(ready, perform, policy.deadline)
         batch = Batch(ready, perform, policy.deadline)
         batch.run(self.n_jobs)
         for name in ready:
-            late = name not in batch.results
-            outcomes[name] = (
-                Failure(FailureKind.LATE, f"no reply within {policy.deadline:g} s") if late else batch.results[name]
-            )
+            outcomes[name] = batch.results.get(name) or _late(policy.deadline)
         self._overdue.update((name, (call.number, batch)) for name in batch.overdue.copy())
         for outcome in outcomes.values():
             if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
@@ -133,6 +140,23 @@ class LocalEngine:
             self._pinned.pop(run).release()
 
 
+def _in_turn(names: Sequence[str], perform: Callable[[str], Outcome], deadline: float) -> dict[str, Outcome]:
+    """Run a call at one site after the other, in this thread; a reply that took longer than the deadline is late."""
+    outcomes: dict[str, Outcome] = {}
+    now = time.perf_counter()
+    for name in names:
+        outcome, began = perform(name), now
+        now = time.perf_counter()
+        if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
+            raise outcome.error  # an interrupt or an exit is meant for the whole process, not for one site
+        outcomes[name] = outcome if now - began <= deadline else _late(deadline)
+    return outcomes
+
+
+def _late(deadline: float) -> Failure:
+    return Failure(FailureKind.LATE, f"no reply within {deadline:g} s")
+
+
 def step_failure(step: str, error: BaseException) -> Failure:
     """Return the failure of a step at a site of this process, whose owner may read the error's text."""
     if isinstance(error, BudgetError):
@@ -154,7 +178,8 @@ class LocalFederation(Federation):
     seed : int, default=0
         The seed of its runs, unless an estimator has a ``random_state``.
     n_jobs : int, default=1
-        Threads that run steps; -1 for one per processor. Results do not depend on it.
+        Threads that run steps; -1 for one per processor. Results do not depend on it. One job runs in the caller's
+        thread, unless the policy's deadline is below a minute: then steps that hang can be given up.
     wire : bool, default=False
         Send every message through the wire format, as a real federation does. Results do not depend on it.
     policy : Policy, optional
@@ -207,8 +232,9 @@ def federate(
     Parameters
     ----------
     X : array (n, ...), data frame, or mapping of tables
-        One table, or the table of each site by the site's name: an array, a data frame, or the path of a file
-        (see `fedspan.datasets.sources`). Columns with names are matched by them, whatever their order.
+        One table, or the table of each site by the site's name: an array, a data frame, the path of a file (see
+        `fedspan.datasets.sources`), or a stream (`fedspan.stream`). Columns with names are matched by them, whatever
+        their order.
     y, task, sample_weight : array (n,), or str, optional
         Target, task and weight of each row; or the name of a column of X, which is then no feature.
     sites : array (n,), or str, optional
@@ -256,6 +282,9 @@ def _sites_of_tables(tables: Mapping[Any, Any], columns: Mapping[str, Any], site
     found = []
     for name, given in tables.items():
         table = read_table(Path(given)) if isinstance(given, str | os.PathLike) else given
+        if isinstance(table, RowStream):
+            found.append(Site(str(name), table, columns["y"], columns["task"], sample_weight=columns["sample_weight"]))
+            continue
         X, (y, task, weights) = _without_columns(as_pandas(table), columns, f"site {str(name)!r}")
         found.append(Site(str(name), X, y, task, sample_weight=weights))
     return found

@@ -22,9 +22,9 @@ class Call:
     """A step to run, the same for all recipients.
 
     `number` counts the calls of its run from 0; with the run's seed and the site's name it decides what a site draws.
-    `how` states what the protocol wants of the replies: ``"ask"`` (each), ``"sum"`` or ``"mean"``. `conditions` names
-    the attacks and faults that are rehearsed. A secure sum is one call in several parts: `part` counts them, and
-    `apart` is the payload that one site alone receives besides.
+    `how` states what the protocol wants of the replies: ``"ask"`` (each), ``"sum"``, ``"mean"`` or ``"merge"``.
+    `conditions` names the attacks and faults that are rehearsed. A secure sum is one call in several parts: `part`
+    counts them, and `apart` is the payload that one site alone receives besides.
     """
 
     run: str
@@ -95,6 +95,10 @@ class Delivery:
         """Return this delivery with what an attack wrote, which may be anything."""
         return replace(self, reply=reply, canonical=False, sent=None)
 
+    def received(self, reply: Message) -> Delivery:
+        """Return this delivery as it comes out of the wire format."""
+        return Delivery(self.number, reply, self.rows, self.changes)
+
     def damaged(self, reply: Any) -> Delivery:
         """Return this delivery with what a fault made of the reply on its way."""
         return replace(self, reply=reply, canonical=False, sent=self.reply)
@@ -148,8 +152,17 @@ class Collected:
     answered: tuple[str, ...] = ()
     failed: dict[str, Failure] = field(default_factory=dict)
     changes: dict[str, Changes] = field(default_factory=dict)
-    bytes_up: dict[str, int] = field(default_factory=dict)
-    bytes_down: dict[str, int] = field(default_factory=dict)
+    bytes_up: Mapping[str, int] = field(default_factory=dict)
+    bytes_down: Mapping[str, int] = field(default_factory=dict)
+
+    def refuse(self, failures: Mapping[str, Failure]) -> None:
+        """Count sites whose replies were refused as failed."""
+        for site, failure in failures.items():
+            del self.replies[site]
+            self.changes.pop(site, None)
+            self.failed[site] = failure
+        if failures:
+            self.answered = tuple(self.replies)
 
 
 #: Sends one (part of a) call out and returns what keeps to the policy.

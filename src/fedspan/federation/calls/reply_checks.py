@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call, Collected, Delivery, Outcome
+from fedspan.federation.message_sizes import SameSize, sizes_of
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.policy import Policy
 from fedspan.federation.site.state import NO_CHANGES
@@ -19,11 +21,75 @@ from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 Layout = tuple[tuple[str, str, tuple[int, ...] | None], ...]
 
 _NO_KEYS: frozenset[str] = frozenset()
+#: Arrays of this size in all are checked at once.
+_STACKED_BYTES = 2**22
 
 
 def check_replies(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Collected:
     """Check every reply against the policy and against the others; sort them in name order."""
-    found = Collected()
+    found = _all_alike(call, outcomes, policy)
+    return found if found is not None else _one_by_one(call, outcomes, policy)
+
+
+def _all_alike(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Collected | None:
+    """Return the replies if all of them came, are alike, and keep to the policy: the usual case, checked at once.
+
+    ``None``: something is unusual, and each reply must be checked by itself.
+    """
+    deliveries = [outcomes.get(name) for name in call.to]
+    replies = []
+    for delivery in deliveries:
+        if not isinstance(delivery, Delivery) or delivery.number != call.number:
+            return None
+        if not delivery.canonical or delivery.sent is not None or delivery.reply is None:
+            return None
+        replies.append(delivery.reply)
+    first: Message = replies[0]
+    keys = first.keys()
+    if any(reply.keys() != keys for reply in replies):
+        return None
+    if not all(_usual([reply[key] for reply in replies], policy.finite, key in call.step.counts) for key in keys):
+        return None
+    size = encoded_size(first)
+    if size > policy.max_bytes:
+        return None
+    found = Collected(dict(zip(call.to, replies, strict=True)), answered=call.to, bytes_up=SameSize(call.to, size))
+    for name, delivery in zip(call.to, deliveries, strict=True):
+        changes = delivery.changes  # type: ignore[union-attr]
+        if changes is not NO_CHANGES:
+            found.changes[name] = changes
+    return found
+
+
+def _usual(values: list[Any], finite: bool, counts: bool) -> bool:
+    """Return whether the values of one key are all of one type and shape, and finite, or counts, where they must be."""
+    kind = type(values[0])
+    if any(type(value) is not kind for value in values):
+        return False
+    if kind is int:
+        return not counts or min(values) >= 0
+    if counts:
+        return False
+    if kind is float:
+        return not finite or math.isfinite(sum(values))
+    if kind is str:
+        return all(value == values[0] for value in values)
+    if kind is not np.ndarray:
+        return kind is bool or kind is type(None)
+    shape, dtype = values[0].shape, values[0].dtype
+    if any(value.shape != shape or (value.dtype is not dtype and value.dtype != dtype) for value in values):
+        return False
+    if not finite or dtype.kind not in "fc":
+        return True
+    if len(values) * values[0].nbytes > _STACKED_BYTES:
+        return all(math.isfinite(abs(np.vdot(value, value))) for value in values)
+    stacked = np.concatenate(values, axis=None)
+    return math.isfinite(abs(np.vdot(stacked, stacked)))
+
+
+def _one_by_one(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Collected:
+    """Check each reply by itself."""
+    found, sizes = Collected(), {}
     first: Message | None = None  # most replies have the layout of the first one, and so its size
     first_size, all_alike = 0, True
     for name in call.to:
@@ -36,16 +102,17 @@ def check_replies(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -
                 if first is None:
                     first, first_size = reply, size
                 all_alike &= alike or reply is first
-                found.replies[name], found.bytes_up[name] = reply, size
+                found.replies[name], sizes[name] = reply, size
                 continue
             detail = f"the reply has {size} bytes, more than the {policy.max_bytes} allowed"
             reply = Failure(FailureKind.OVERSIZE, detail)
         found.failed[name] = reply
     if not all_alike:
         for name, failure in misshapen(call, found.replies, outcomes).items():
-            del found.replies[name], found.bytes_up[name]
+            del found.replies[name], sizes[name]
             found.failed[name] = failure
     found.answered = tuple(found.replies)
+    found.bytes_up = sizes_of(found.answered, sizes.values())
     for name in found.answered:
         changes = outcomes[name].changes  # type: ignore[union-attr]
         if changes is not NO_CHANGES:
@@ -85,7 +152,7 @@ def misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outc
     Replies that are added up must have one shape. Without a most common layout no site can be blamed: all replies
     stay, but they can't be added up.
     """
-    adding = call.how != "ask"
+    adding = call.how in ("sum", "mean")
     per_row = _NO_KEYS if adding else _mostly_per_row(ok, outcomes)
     ragged = _NO_KEYS if adding else call.step.ragged
     layouts = {name: _layout(reply, ragged, per_row) for name, reply in ok.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,6 @@ class OversizeError(PolicyError):
     """A reply with noise is too large to leave, and its noise is not charged."""
 
 
-@dataclass(slots=True, eq=False)
 class CallContext:
     """One call at one site.
 
@@ -33,26 +31,54 @@ class CallContext:
     in another process.
     """
 
-    base: Message
-    run: str = ""
-    number: int = -1
-    seed: int = 0
-    step: str = ""
-    payload: Message | None = None
-    transforms: tuple[bytes, ...] = ()
-    vault: Any = None
-    ledger: SiteLedger | None = None
-    simulated: Callable[[str, int], SiteLedger] | None = None
+    # Most calls need none of these, and a call at a thousand sites makes a thousand contexts.
     gate: Callable[[Site], None] | None = None
-    largest: int | None = None
-    charged: list[tuple[NoiseQuery, float, float]] = field(default_factory=list)
-    hidden: bool = False
-    least: int = 0
+    hidden = False
+    least = 0
     changes: Changes = NO_CHANGES
     run_part: Callable[..., Any] | None = None
-    # Made on first use: most steps need neither.
     state: State | None = None
     rng: np.random.Generator | None = None
+
+    def __init__(
+        self,
+        base: Message,
+        run: str = "",
+        number: int = -1,
+        seed: int = 0,
+        step: str = "",
+        payload: Message | None = None,
+        transforms: tuple[bytes, ...] = (),
+        vault: Any = None,
+        ledger: SiteLedger | None = None,
+        simulated: Callable[[str, int], SiteLedger] | None = None,
+        largest: int | None = None,
+    ) -> None:
+        self.base = base
+        self.run = run
+        self.number = number
+        self.seed = seed
+        self.step = step
+        self.payload = payload
+        self.transforms = transforms
+        self.vault = vault
+        self.ledger = ledger
+        self.simulated = simulated
+        self.largest = largest
+        self.charged: list[tuple[NoiseQuery, float, float]] = []
+
+    def afresh(self, ledger: SiteLedger) -> CallContext:
+        """Return the same call with another ledger, and with nothing charged, drawn or kept."""
+        fresh = CallContext(
+            self.base, self.run, self.number, self.seed, self.step, self.payload, self.transforms, self.vault, ledger,
+            largest=self.largest,
+        )  # fmt: skip
+        fresh.hidden, fresh.least, fresh.changes, fresh.run_part = self.hidden, self.least, self.changes, self.run_part
+        return fresh
+
+    def state_changes(self) -> Changes:
+        """Return what the call did to the site's state."""
+        return self.changes if self.state is None else self.state.changes()
 
     def charge(self, data: bytes, mark: str, mu2: float, rho: float) -> bytes:
         """Return the key of this call's noise; `commit_charges` charges the ledger before a reply leaves."""

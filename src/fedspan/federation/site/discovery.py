@@ -15,7 +15,7 @@ from fedspan.federation.versions import EXTRAS
 #: Packages of fedspan that define no steps: what stands above or below the rooms.
 _OTHERS = {
     *("aggregation", "attacks", "audit", "cli", "datasets", "durable", "engines", "federation", "linalg", "owner"),
-    *("papers", "plots", "report"),
+    *("gateway", "papers", "plots", "report", "tracking"),
 }
 #: All other packages of fedspan, by name: a lower layer does not import them. A new room is among them.
 ROOMS = tuple(

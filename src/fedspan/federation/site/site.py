@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -15,12 +15,15 @@ import numpy as np
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
-from fedspan.federation.site.site_data import Array, SiteData, raw_bytes, read_only
+from fedspan.federation.site.row_stream import RowStream
+from fedspan.federation.site.site_data import Array, SiteData, copies_on_write, raw_bytes, read_only
 from fedspan.federation.site.state import Changes, State
 from fedspan.wire import Message
 
 T = TypeVar("T")
 
+#: What a transform makes of all rows of a streamed table is kept up to this size, read in blocks of this many rows.
+_KEPT_BYTES, _STREAMED_ROWS = 2**28, 2**14
 #: Deviation of a share of the noise, in steps of a secure sum's resolution, from which rounding each part leaves the
 #: distribution of their sum unchanged for all purposes.
 _LEAST_STEPS = 1024
@@ -43,17 +46,18 @@ class Site:
     ----------
     name : str
         Unique within its federation.
-    X : array (n, ...), memory map or data frame
-        One row per sample. Steps see it read-only. Frames of polars and tables of pyarrow become frames of pandas.
+    X : array (n, ...), memory map, data frame or stream
+        One row per sample. Steps see it read-only. Frames of polars and tables of pyarrow become frames of pandas. For
+        data larger than memory see `fedspan.stream`.
     y, task : array (n,), optional
-        Target and task of each row.
+        Target and task of each row; of a stream, or the name of its column.
     sample_weight : array (n,), optional
         The weight of each row, at least 0; a weight of 2 counts a row twice. Only steps that use weights
         (``@step(weighted=True)``) then run on the rows, and estimators that can't use them refuse the site.
     ledger : fedspan.privacy.Ledger, optional
         The site's own privacy account, with its secret: queries under differential privacy are charged to it, and
         refused where its budget is spent. Such a site copies its data, so that later writes to the caller's arrays do
-        not reach it (a memory-mapped file above 1 GiB is not copied, but digested for every charge).
+        not reach it. A memory-mapped file above 1 GiB is not copied, but digested for every charge.
 
     Attributes
     ----------
@@ -85,6 +89,13 @@ class Site:
     ) -> None:
         if ledger is not None and not callable(getattr(ledger, "key", None)):
             raise InputError(f"site {name!r}: ledger={ledger!r} must be a fedspan.privacy.Ledger, or None")
+        if isinstance(X, RowStream):
+            if isinstance(y, str):
+                X, y = X.column(y)
+            if isinstance(task, str):
+                X, task = X.column(task)
+            if isinstance(sample_weight, str):
+                X, sample_weight = X.column(sample_weight)
         self._data = SiteData(name, X, y, task, ledger, sample_weight)
         self._context: CallContext | None = None
 
@@ -108,6 +119,8 @@ class Site:
         transform = data.transform
         if transform is None:
             return data.X
+        if data.stream is not None:
+            return self.cached("", lambda: self._kept_rows(transform))
         return self.cached("", lambda: read_only(transform(data.rows(slice(None))), data.name, "X"))
 
     @property
@@ -126,6 +139,11 @@ class Site:
         return self._shown("sample_weight", self._open.sample_weight)
 
     @property
+    def is_array(self) -> bool:
+        """Whether ``X`` is the array that the site was made of, so that reading it costs nothing."""
+        return self._data.frame is None and self._data.transform is None and self._data.stream is None
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return self._data.sample_weight is not None
@@ -137,15 +155,18 @@ class Site:
 
     @property
     def frame(self) -> Any:
-        """The data frame that the site was made of, as a shallow copy; ``None`` behind a transform or without one."""
+        """The data frame that the site was made of, as a copy; ``None`` behind a transform or without one."""
         data = self._open
-        return None if data.frame is None or data.transform is not None else data.frame.copy(deep=False)
+        return None if data.frame is None or data.transform is not None else data.frame.copy(deep=not copies_on_write())
 
     def batches(self, rows: int) -> Iterator[RowBatch]:
         """Yield the data in consecutive blocks of `rows` rows, for data larger than memory."""
         if rows < 1:
             raise InputError(f"rows={rows} must be at least 1")
         data = self._open
+        if data.stream is not None:
+            yield from self._streamed(rows)
+            return
         # A frame is in memory anyway, so that it is transformed once. Arrays are transformed block by block.
         transform = None if data.transform_takes_frame else data.transform
         for start in range(0, len(self), rows):
@@ -153,6 +174,39 @@ class Site:
             X = self.X[part] if transform is None else transform(data.rows(part))
             columns = (data.y, data.task, data.sample_weight)
             yield RowBatch(X, *(None if column is None else column[part] for column in columns))
+
+    def _streamed(self, rows: int) -> Iterator[RowBatch]:
+        """Yield blocks of a streamed table; what a transform makes of all rows is kept where it is small."""
+        data, at = self._data, 0
+        assert data.stream is not None
+        columns = (data.y, data.task, data.sample_weight)
+        kept = data.computed.get("") if data.transform is not None else None
+        blocks = data.stream.batches(rows) if kept is None else (kept[i : i + rows] for i in range(0, len(kept), rows))
+        for block in blocks:
+            X = block if data.transform is None or kept is not None else data.transform(block)
+            part = slice(at, at + len(block))
+            at += len(block)
+            yield RowBatch(X, *(None if column is None else column[part] for column in columns))
+        if at != len(self):
+            raise InputError(
+                f"{data.stream.label} gave {at} rows to site {self.name!r}, and had {len(self)} before: it has changed"
+            )
+
+    def _kept_rows(self, transform: Callable[[Any], Array]) -> Array:
+        """Return what a transform makes of all rows of a streamed table, if that is small."""
+        data, made, size = self._data, [], 0
+        assert data.stream is not None
+        for block in data.stream.batches(_STREAMED_ROWS):
+            made.append(transform(block))
+            size += made[-1].nbytes
+            if size > _KEPT_BYTES:
+                _ = data.X  # refuses, with the memory that all rows take
+        return read_only(np.concatenate(made) if made else transform(np.empty(data.shape)), data.name, "X")
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the rows are read in blocks from a file or a database (`fedspan.stream`)."""
+        return self._data.stream is not None
 
     @property
     def state(self) -> State:
@@ -285,7 +339,7 @@ class Site:
         """
         inner = self._open.transform
         takes_frame = self._data.transform_takes_frame if inner else frames and self._data.frame is not None
-        if not takes_frame:
+        if not takes_frame and self._data.stream is None:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
         data.transform = (lambda rows: transform(inner(rows))) if inner else transform
@@ -320,12 +374,13 @@ class Site:
 
     def in_call(self, context: CallContext) -> Site:
         """Return this site as one call sees it."""
-        return _site(self._data, context)
+        site = _new(Site)
+        site._data, site._context = self._data, context
+        return site
 
     def invented(self, ledger: SiteLedger, scale: float) -> Site:
         """Return this site, in the same call, with made-up rows of this scale in place of its own."""
-        fresh = replace(self.context, ledger=ledger, simulated=None, gate=None, charged=[], state=None, rng=None)
-        return _site(self._open.invented(scale), fresh)
+        return _site(self._open.invented(scale), self.context.afresh(ledger))
 
     def now_runs(self, step: str, payload: Message) -> None:
         """Note that this call runs another step: a secure sum runs the step whose replies it adds."""
@@ -341,8 +396,7 @@ class Site:
 
     def changes(self) -> Changes:
         """Return what the call did to the site's state."""
-        context = self.context
-        return context.changes if context.state is None else context.state.changes()
+        return self.context.state_changes()
 
     @property
     def _open(self) -> SiteData:
@@ -360,10 +414,12 @@ class Site:
         return column
 
 
+_new = object.__new__
+
+
 def _site(data: SiteData, context: CallContext | None) -> Site:
-    site = Site.__new__(Site)
-    site._data = data
-    site._context = context
+    site = _new(Site)
+    site._data, site._context = data, context
     return site
 
 

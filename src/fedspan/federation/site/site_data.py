@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from hashlib import blake2b
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.site.noise_query import SiteLedger
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
@@ -29,7 +31,7 @@ class SiteData:
 
     The noise of a reply is made from a digest of the data. If the data changed without the digest, two replies with the
     same noise would reveal their difference. So a site with a ledger copies all that it is given. It does not copy
-    memory-mapped files above 1 GiB: it digests them again for every query that is charged, which takes some 2 to 4
+    memory-mapped files above 1 GiB. It digests them again for every query that is charged, which takes some 2 to 4
     seconds for each GiB. They must not be rewritten during a call.
     """
 
@@ -43,14 +45,20 @@ class SiteData:
         self._rewritable = False  # whether the data are a file that others may write to
         self.frame: Any = None
         self.feature_names: tuple[str, ...] | None = None
+        self.stream: RowStream | None = None
+        if isinstance(X, RowStream):
+            if ledger is not None:
+                raise InputError(f"site {name!r}: a ledger needs a digest of all rows, and {X.label} is streamed")
+            self.stream, self.feature_names = X, X.feature_names
         X = as_pandas(X)
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             self.feature_names = tuple(str(column) for column in X.columns)
             # Later writes to the caller's frame do not reach the site, nor with a ledger those to its arrays.
-            self.frame = X.copy(deep=ledger is not None)
-        if self.frame is None:
+            self.frame = X.copy(deep=ledger is not None or not copies_on_write())
+        if self.frame is None and self.stream is None:
             self.X = self._own(X, "X")
-        self.shape: tuple[int, ...] = X.shape if self.frame is not None else self.X.shape
+        held = X if self.frame is not None or self.stream is not None else self.X
+        self.shape: tuple[int, ...] = held.shape
         if not self.shape:
             raise InputError(f"site {name!r}: X must have rows, and is a single value")
         self.y = self._column(y, "y")
@@ -66,10 +74,18 @@ class SiteData:
     @cached_property
     def X(self) -> Array:
         """The values. Those of a frame are made when first needed: they may double its memory."""
+        if self.stream is not None:
+            n, d = self.stream.shape
+            raise InputError(
+                f"the rows of site {self.name!r} are streamed from {self.stream.label}, and this needs all of them in "
+                f"memory, {8 * n * d / 2**30:.3g} GiB: use a method by sums, or load the rows"
+            )
         return read_only(_frame_values(self.frame), self.name, "X")
 
     def values(self, part: slice) -> Array:
         """Return the values of some rows, without those of the others."""
+        if self.stream is not None:
+            return np.frombuffer(self.stream.stamp().encode(), dtype=np.uint8)[:, None]
         return self.X[part] if self.frame is None else _frame_values(self.frame.iloc[part])
 
     def rows(self, part: slice) -> Any:
@@ -104,6 +120,7 @@ class SiteData:
         data = self.seen()
         data._digest, data._rewritable = self._digest[:1] or [self.digest()], False  # of what these rows were made of
         data.X, data.frame, data.feature_names = read_only(X, self.name, "X"), None, None
+        data.stream = None
         data.shape = X.shape
         data.transform, data.transform_takes_frame = None, False
         columns = ("y", "task", "sample_weight")
@@ -114,8 +131,10 @@ class SiteData:
     def invented(self, scale: float) -> SiteData:
         """Return made-up data of the same shapes and kinds, seen through the same transforms."""
         data = self.seen()
-        data._digest, data._rewritable = [], False
-        if self.frame is not None:
+        data._digest, data._rewritable, data.stream = [], False, None
+        if self.stream is not None:
+            data.X = invented_values(np.dtype(np.float64), self.shape, scale)
+        elif self.frame is not None:
             vars(data).pop("X", None)
             data.frame = self.frame.copy()
             for k, dtype in enumerate(self.frame.dtypes):
@@ -134,19 +153,25 @@ class SiteData:
     def only(self, rows: NDArray[np.intp]) -> SiteData:
         """Return these data with some of the rows alone, by number, seen through the same transforms."""
         data = self.seen()
+        if self.stream is not None:
+            raise InputError(f"the rows of site {self.name!r} are streamed, and folds need them in memory")
         if self.frame is not None:
             data.frame = self.frame.iloc[rows]
             vars(data).pop("X", None)
         else:
             data.X = read_only(self.X[rows], self.name, "X")
         data.shape = (len(rows), *self.shape[1:])
-        data.y, data.task = (None if column is None else column[rows] for column in (self.y, self.task))
+        columns = (self.y, self.task, self.sample_weight)
+        data.y, data.task, data.sample_weight = (None if column is None else column[rows] for column in columns)
         data._digest, data._rewritable, data.chosen_rows = [], False, True
         return data
 
     def in_order(self, names: tuple[str, ...]) -> SiteData:
         """Return these data with the frame's columns in the order of `names`, which are its own names."""
         data = self.seen()
+        if self.stream is not None:
+            data.stream, data.feature_names = self.stream.in_order(names), names
+            return data
         data.frame = self.frame.iloc[:, [self.feature_names.index(name) for name in names]]  # type: ignore[union-attr]
         data.feature_names, data._digest = names, []
         vars(data).pop("X", None)
@@ -216,6 +241,14 @@ def _is_mapped(values: Any) -> bool:
     return isinstance(values, mmap)
 
 
+def copies_on_write() -> bool:
+    """Return whether a shallow copy of a frame keeps its values when that is written to: pandas 3, or an option."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or int(pandas.__version__.partition(".")[0]) >= 3:
+        return True
+    return pandas.options.mode.copy_on_write is True
+
+
 def _frame_values(frame: Any) -> Array:
     """Return a data frame's values: numbers where all columns are, also those of pandas' nullable types."""
     values: Array = frame.to_numpy()
@@ -229,7 +262,7 @@ def as_pandas(X: Any) -> Any:
     kind = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
     if hasattr(X, "tocsr"):
         raise InputError(f"X is a sparse matrix ({kind}), which fedspan does not take: use X.toarray()")
-    if hasattr(X, "iloc") or isinstance(X, np.ndarray):
+    if hasattr(X, "iloc") or isinstance(X, np.ndarray | RowStream):
         return X
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise InputError(f"X is a {kind}, which holds no rows yet: use X.collect()")

@@ -54,7 +54,9 @@ class RunState:
         """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""
         if after not in (self.number, self.pending_number):
             raise FedspanError(f"this site has its state as of call {self.number}, not of call {after}")
-        pending, self.pending = self.pending, []
+        pending = self.pending
+        if pending:
+            self.pending = []
         if after == self.number:
             return
         self.number = after
@@ -110,6 +112,7 @@ class SiteHost:
         self.largest: int | None = None
         self._records = records
         self._simulated = simulated
+        self._ledger = site.ledger
         self._runs: dict[str, RunState] = {}
         self._runner = runner or StepRunner(site)
 
@@ -119,21 +122,20 @@ class SiteHost:
         A `silent` call is run for what it does to the state: its reply is empty, so that it may be one of secure sums.
         """
         run = self._run(call.run)
-        given = self.given_before(call, run)
+        given = self.given_before(call, run) if call.number == run.pending_number else None
         if given is not None:
             return given
         if self.vault is not None and self.vault.sums_only and not (call.step.public or silent):
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
-        if not run.continues(call):
+        if call.part == 0 or not run.continues(call):
             run.settle(after)
             run.pending_number = call.number
-        ledger = self.site.ledger
+        ledger = self._ledger
         digests = call.transform_digests if call.transforms else ()
         context = CallContext(
             run.state, call.run, call.number, call.seed, call.step.id, payload, digests, self.vault, ledger,
             self._simulated, largest=self.largest,
         )  # fmt: skip
-        site = self.site.in_call(context)
         try:
             try:
                 reply = self._runner.run(call, payload, context)
@@ -145,13 +147,14 @@ class SiteHost:
                 self._records.failed(call, after)
             if ledger is None or not ledger.strict or isinstance(error, WITHOUT_ROWS):
                 raise
-            refuse_without_noise(call, site)  # the same words whether the step failed or not
+            refuse_without_noise(call, self.site.in_call(context))  # the same words whether the step failed or not
             raise FedspanError(
-                f"step {context.step!r} failed at site {site.name!r}, whose strict ledger keeps the reason at the site"
+                f"step {context.step!r} failed at site {self.site.name!r}, whose strict ledger keeps the reason at the "
+                "site"
             ) from None
         # How many rows there are is known of replies with one entry per row alone: a private step may hide it.
         rows = self._rows_seen(call) if call.step.reveals == "rows" else -1
-        delivery = Delivery(call.number, {} if silent else reply, rows, site.changes())
+        delivery = Delivery(call.number, {} if silent else reply, rows, context.state_changes())
         run.pending.append((call, delivery))
         if self._records is not None:
             self._records.answered(call, after, delivery)

@@ -25,16 +25,19 @@ class StepRunner:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self._is_plain = site.ledger is None
         self._seen_through: tuple[bytes, Site] = (b"", site)
 
     def run(self, call: Call, payload: Message, context: CallContext) -> Message:
         """Run the step and return its reply."""
-        return reply_of(call, payload, self.shown(call, context))
+        site = self.site.in_call(context) if self._is_plain and not call.transforms else self.shown(call, context)
+        return reply_of(call, payload, site)
 
     def shown(self, call: Call, context: CallContext) -> Site:
         """Return the site as the call sees it. A strict ledger refuses to show data before the step has charged."""
         own = self.site.in_call(context)
-        context.gate = partial(refuse_without_noise, call) if _is_strict(own) else None
+        if context.ledger is not None and context.ledger.strict:
+            context.gate = partial(refuse_without_noise, call)
         return self._view(call, own).in_call(context) if call.transforms else own
 
     def _view(self, call: Call, own: Site) -> Site:
@@ -55,10 +58,11 @@ def reply_of(call: Call, payload: Message, site: Site) -> Message:
     if site.weighted:
         refuse_without_weights(site)
     reply = canonical(call.step.function(site, **payload), "reply")
-    if _is_strict(site):
+    context = site.context
+    if context.ledger is not None and context.ledger.strict:
         refuse_without_noise(call, site)
-    if site.context.charged:
-        site.context.check_size(reply)
+    if context.charged:
+        context.check_size(reply)
     return reply
 
 
@@ -83,8 +87,3 @@ def refuse_without_weights(site: Site) -> None:
             f"step {step.id!r} takes no account of sample_weight, and the rows of site {site.name!r} have weights: use "
             "a site without them, or repeat its rows"
         )
-
-
-def _is_strict(site: Site) -> bool:
-    ledger = site.context.ledger
-    return ledger is not None and ledger.strict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from fedspan.federation.site.parameters import Parameters, parameters_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Runs = Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]]
+Merge = Callable[[Sequence[dict[str, Any]]], dict[str, Any]]
 
 #: What a reply may reveal. ``"nothing"``: column names, row counts, keys. ``"sums"``: totals over rows. ``"rows"``:
 #: rows, cells, or one entry per row.
@@ -83,6 +84,7 @@ class Step(Installed):
     runs: Runs | None = None
     moments: bool = False
     weighted: bool = False
+    merge: Merge | None = None
 
     @property
     def public(self) -> bool:
@@ -108,6 +110,7 @@ def step(
     runs: Runs | None = None,
     moments: bool = False,
     weighted: bool = False,
+    merge: Merge | None = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -123,6 +126,7 @@ def step(
     runs: Runs | None = None,
     moments: bool = False,
     weighted: bool = False,
+    merge: Merge | None = None,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 
@@ -154,6 +158,9 @@ def step(
     weighted : bool, default=False
         Whether the step takes account of ``site.sample_weight``, or needs no weights, as one that labels single rows.
         A site whose rows have weights refuses all other steps that read them.
+    merge : callable, optional
+        For `Federation.merge`: ``merge(replies)`` returns the reply that the rows of all sites would give together. It
+        must be associative, up to rounding.
 
     Examples
     --------
@@ -169,7 +176,7 @@ def step(
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         if reveals not in REVEALS:
             raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs, moments, weighted)
+        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs, moments, weighted, merge)
         _steps.add(Step(id or dotted_name(function), function, reveals, *made))
         return function
 

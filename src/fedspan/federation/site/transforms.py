@@ -39,6 +39,11 @@ class InstalledTransform(Installed):
     view: bool = False
     selects: bool = False
 
+    @property
+    def reorders(self) -> bool:
+        """Whether it shows the same rows with their columns in another order, and nothing else."""
+        return self.view and self.affine
+
     @cached_property
     def declared(self) -> Parameters:
         """The types, ranks and ranges of the parameters after the rows and the key."""
@@ -86,7 +91,7 @@ def transform(
         ledger charges ``mu2(**parameters)``. It transforms all rows once. Every later call, in any run, sees the same
         noisy rows, so that nothing more is charged.
     affine : bool, default=False
-        Whether every row becomes ``A x + b``, the same A and b for all rows: what the moments of transformed rows
+        Whether every row becomes ``A x + b``, the same A and b for all rows. What the moments of transformed rows
         reveal, those of the rows do as well.
     view : bool, default=False
         The function is ``f(site, **parameters) -> Site``: it shows the site in another way, such as its columns in

@@ -2,7 +2,7 @@
 
 By sums: the normal equations of all rows of a task, so that its coefficients are those of its pooled rows. By medians:
 the geometric median of the sites' own coefficients. A site counts for those tasks only that it named at the outset. So
-a task's coefficients are safe while more than half of the sites *that name it* are honest: colluding sites may name the
+a task's coefficients are safe while more than half of the sites *that name it* are honest. Colluding sites may name the
 tasks of others.
 """
 
@@ -173,10 +173,10 @@ def median_coefs(
 ) -> TaskCoefs:
     """Return the geometric median of the sites' coefficients for each task, and the median of their intercepts.
 
-    If any site has more rows of a task than unknowns, only such sites count, and no site that names the tasks of others
-    while an owner reports (see `Tasks.meddling`). A task at one site has that site's coefficients. One at two sites has
-    their mean if they agree (see `between_two`), slopes and intercept separately, and otherwise zero, with a warning.
-    Sites that fail are requested again, at most twice. About 3 ms for every task at three sites or more.
+    If any site has more rows of a task than unknowns, only such sites count. No site counts that names the tasks of
+    others while an owner reports (see `Tasks.meddling`). A task at one site has that site's coefficients. One at two
+    sites has their mean if they agree (see `between_two`), slopes and intercept separately, and otherwise zero, with a
+    warning. Sites that fail are requested again, at most twice. About 3 ms for every task at three sites or more.
 
     `tasks` is the result of `agree_on_tasks`, where it is known already. Tasks with fewer rows at a site than `below`
     have the penalty `ridge` on ``||b_k||^2`` there.

@@ -174,7 +174,7 @@ def agree_on_tasks(fed: Federation, *, intercept: bool = False, resilient: bool 
     """Return the tasks of all sites that answer.
 
     `resilient`: fewer than half of the sites may be malicious. Then the majority decides whether labels are whole
-    numbers, and a site that names more than `MOST_TASKS` tasks and `MOST_TIMES` the median number is left out.
+    numbers. A site that names more than `MOST_TASKS` tasks and `MOST_TIMES` the median number is left out.
     """
     replies = ask_repeatedly(fed, local_tasks, _checked, intercept=intercept)
     silent = [site for site in fed.sites if site not in replies]

@@ -15,10 +15,13 @@ from fedspan.sums.plausible_totals import CountedRows, whole
 
 
 @step("landmarks.characteristic", reveals="sums", counts=["n"])
-def local_characteristic(site: Site, W: Matrix) -> dict[str, Any]:
-    """Leaves the site: the sums of cos w'x and sin w'x over its rows, for a few random directions w; their number."""
+def local_characteristic(site: Site, W: Matrix, viewed: bool = False) -> dict[str, Any]:
+    """Leaves the site: the sums of cos w'x and sin w'x over its rows, for a few random directions w; their number.
+
+    `viewed` rows are seen along the axes that the site keeps.
+    """
     total = np.zeros((2, len(W)))
-    for X, _ in rows_and_norms(site):
+    for X, _ in rows_and_norms(site, viewed=viewed):
         total += characteristic(X, W)
     return {"characteristic": total, "n": len(site)}
 
@@ -31,7 +34,10 @@ class Discrepancy:
     would be that of the site which left.
     """
 
-    def __init__(self, prepared: Federation, count: int, columns: int, gamma: float, rows: CountedRows) -> None:
+    def __init__(
+        self, prepared: Federation, count: int, columns: int, gamma: float, rows: CountedRows, **payload: object
+    ) -> None:
+        self._payload = payload
         self._fed, self._count, self._columns, self._gamma, self._counted = prepared, count, columns, gamma, rows
         self._before: tuple[str, ...] = ()
         self._sites: tuple[str, ...] = ()
@@ -59,7 +65,9 @@ class Discrepancy:
 
     def _request(self) -> None:
         self._W = frequencies(self._fed.rng, self._count, self._columns, self._gamma).astype(np.float32)
-        total = whole(self._fed.sum(local_characteristic, W=self._W), characteristic=(2, self._count), n=())
+        total = whole(
+            self._fed.sum(local_characteristic, W=self._W, **self._payload), characteristic=(2, self._count), n=()
+        )
         self._counted.compare(total)
         self._rows = per_row(total["characteristic"], total["n"])
         self._sites = total.sites

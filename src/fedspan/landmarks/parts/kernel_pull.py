@@ -6,6 +6,7 @@ All variants share this arithmetic. A site computes on its processor or on its g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedspan.linalg.array_backend import device_here, to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.sums.plausible_totals import ABSURD
 from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]
 Device = Annotated[str, Text(20)]
@@ -38,25 +40,46 @@ def reduced(X: Array, centre: Vector, scale: Positive, precision: Precision) -> 
         return D.astype(np.float32 if precision == "single" else np.float64, copy=False)
 
 
+@step("landmarks.view", reveals="nothing", counts=["n"])
+def local_view(site: Site, mean: Vector, axes: Matrix, scale: Positive, precision: Precision) -> dict[str, Any]:
+    """Leaves the site: its number of rows. It will see them as ``(x - mean) @ axes.T / scale`` in this run."""
+    same_columns(site.X, len(mean))
+    site.state.update({"mean": mean, "axes": axes, "scale": scale, "precision": precision})
+    site.state["view"] = blake2b(axes.tobytes() + mean.tobytes() + repr((scale, precision)).encode()).hexdigest()
+    return {"n": len(site)}
+
+
 @step("landmarks.pull", reveals="sums", counts=["n"])
-def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "") -> dict[str, Any]:
-    """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows."""
-    pull, total = rows_pull(site, Y, gamma, device)
+def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "", viewed: bool = False) -> dict[str, Any]:
+    """Leaves the site: ``A_p`` (n_y, m), the sum of its kernel values with the landmarks, its number of rows.
+
+    `viewed` rows are seen along the axes that the site keeps (`local_view`).
+    """
+    pull, total = rows_pull(site, Y, gamma, device, viewed=viewed)
     return {"pull": pull.astype(Y.dtype, copy=False), "kernel": total, "n": len(site)}
 
 
 @step("landmarks.descent", reveals="sums", counts=["n"])
 def local_descent(
-    site: Site, Y: Matrix, gamma: Positive, size: Positive, steps: Passes, upload: Upload, device: Device = ""
+    site: Site,
+    Y: Matrix,
+    gamma: Positive,
+    size: Positive,
+    steps: Passes,
+    upload: Upload,
+    device: Device = "",
+    viewed: bool = False,
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
 
     The sum is that of its kernel values with the landmarks of the request; n_p is its number of rows.
     """
-    return descent_reply(lambda _, moved: local_pull(site, moved, gamma, device), Y, gamma, size, steps, upload)
+    return descent_reply(lambda _, moved: local_pull(site, moved, gamma, device, viewed), Y, gamma, size, steps, upload)
 
 
-def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: float = np.inf) -> tuple[Matrix, float]:
+def rows_pull(
+    site: Site, Y: Array, gamma: float, device: str = "", within: float = np.inf, *, viewed: bool = False
+) -> tuple[Matrix, float]:
     """Return ``sum_i k(x_i, y_j) (x_i - y_j)`` (n_y, m) over the site's rows, and the sum of their kernel values.
 
     Parameters
@@ -69,7 +92,7 @@ def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: floa
     here = device_here(device or None)
     landmarks = to_device(Y, here)
     pull, total = np.zeros(Y.shape), 0.0
-    for X, norms in rows_and_norms(site, here, None if within == np.inf else Y.dtype):
+    for X, norms in rows_and_norms(site, here, None if within == np.inf else Y.dtype, viewed=viewed):
         near = norms <= within**2
         more, kernel = kernel_pull(X, landmarks, gamma, norms) if near.all() else kernel_pull(X[near], landmarks, gamma)
         pull += more
@@ -77,18 +100,43 @@ def rows_pull(site: Site, Y: Array, gamma: float, device: str = "", within: floa
     return pull, total
 
 
-def rows_and_norms(site: Site, device: str | None = None, kind: Any = None) -> Iterator[tuple[Any, Any]]:
-    """Yield the site's rows, as numbers of `kind`, and their squared norms, all at once if the site keeps them."""
+def rows_and_norms(
+    site: Site, device: str | None = None, kind: Any = None, *, viewed: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the site's rows, as numbers of `kind`, and their squared norms, all at once if the site keeps them.
+
+    With `viewed` they are coordinates along the axes of `local_view`.
+    """
+    if viewed and "view" not in site.state:
+        raise InputError(f"site {site.name!r} has not received the axes along which this run sees rows")
+    columns = len(site.state["axes"]) if viewed else n_columns(site)
 
     def moved(X: Array) -> tuple[Any, Any]:
+        X = _along_axes(site, X) if viewed else X
         there = to_device(X if kind is None else X.astype(kind, copy=False), device)
         return there, squared_norms(there)
 
-    if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
-        yield site.cached(f"rows and norms on {device} as {kind}", lambda: moved(site.X))
+    def all_rows() -> tuple[Any, Any]:
+        if not viewed:
+            return moved(site.X)
+        parts = [_along_axes(site, batch.X) for batch in site.batches(_BATCH_ROWS)]
+        there = to_device(np.concatenate(parts), device)
+        return there, squared_norms(there)
+
+    if 8 * len(site) * columns <= _KEPT_BYTES:
+        view = site.state["view"] if viewed else None
+        yield site.last_of(f"rows and norms on {device} as {kind}", view, all_rows)
     else:
         for batch in site.batches(_BATCH_ROWS):
             yield moved(batch.X)
+
+
+def _along_axes(site: Site, X: Array) -> Array:
+    """Return rows as the site's view shows them."""
+    axes, kind = site.state["axes"], np.float32 if site.state["precision"] == "single" else np.float64
+    D = np.asarray(X, dtype=np.float64) - site.state["mean"]
+    with np.errstate(over="ignore"):
+        return np.asarray((D @ axes.astype(np.float64).T) / site.state["scale"]).astype(kind)
 
 
 def descent_reply(

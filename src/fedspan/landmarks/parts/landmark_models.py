@@ -18,9 +18,11 @@ from fedspan.checks import frames_inside, one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
-from fedspan.landmarks.feddl import PLAIN, FedDLSettings, Landmarks, feddl
+from fedspan.landmarks.feddl import PLAIN, Landmarks, feddl
 from fedspan.landmarks.landmark_distances import landmark_distances, neighbor_hits, spread_out
+from fedspan.landmarks.parts.feddl_settings import FedDLSettings
 from fedspan.landmarks.parts.neighbor_search import check_search
+from fedspan.landmarks.parts.principal_view import Reduce, check_reduce
 from fedspan.landmarks.private_feddl import POSTED, check_frequencies, private_feddl
 from fedspan.linalg.kernels.landmark_form import FINE_ENOUGH, METHODS, LandmarkForm, LowRankDistances, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
@@ -61,13 +63,16 @@ class LandmarkEstimator(FedEstimator):
         check_frequencies(self.privacy, settings.get("n_frequencies"))
         return settings
 
-    def _learn_landmarks(self, federation: Federation, settings: dict[str, Any]) -> Landmarks:
+    def _learn_landmarks(
+        self, federation: Federation, settings: dict[str, Any], *, reduce: Reduce = None, posting: bool = False
+    ) -> Landmarks:
         """Learn landmarks, with or without noise, set the attributes that describe them, and return them."""
+        own = {**settings, "names": self._names(), "posting": posting}
         if self.privacy is None:
-            found = feddl(federation, **settings, names=self._names())
-            _warn_of_few_rows(found, settings["rounds"])
+            found = feddl(federation, reduce=reduce, **own)
+            _warn_of_few_rows(found)
         else:
-            found = private_feddl(federation, privacy=self.privacy, **settings, names=self._names())
+            found = private_feddl(federation, privacy=self.privacy, **own)
         self.landmarks_, self.gamma_, self.mmd2_ = found.points, found.gamma, found.mmd2
         self.centre_, self.scale_, self.precision_ = np.asarray(found.centre), found.scale, found.precision
         return found
@@ -84,8 +89,8 @@ class LandmarkEstimator(FedEstimator):
         return function(X, **parameters).astype(X.dtype, copy=False)
 
 
-def _warn_of_few_rows(found: Landmarks, rounds: int) -> None:
-    numbers, columns = rounds * len(found.points), len(found.centre)
+def _warn_of_few_rows(found: Landmarks) -> None:
+    numbers, columns = found.rounds * len(found.points), len(found.centre)
     if 0 < found.n <= FEW_ROWS and numbers > found.n:
         warnings.warn(
             f"FedDL's totals hold {numbers * columns} numbers about {found.n} rows, which have {found.n * columns}: "
@@ -164,17 +169,29 @@ class PostedRows(LandmarkEstimator):
     def _distance_settings(self) -> dict[str, Any]:
         """Return the settings of FedDL; refuse what cannot work with posted distances."""
         settings = self._feddl_settings()
+        self._reduction()
         one_of("method", self.method, METHODS)
         one_of("share", self.share, ("distances",))
         check_search(self.neighbors, self.method, self.device)
         return settings
+
+    def _reduction(self) -> Reduce:
+        """Return how rows are reduced before landmarks are learned; refuse what noise does not cover."""
+        reduce: Reduce = getattr(self, "reduce", None)
+        check_reduce(reduce)
+        if self.privacy is not None and reduce not in (None, "auto"):
+            raise InputError(
+                f"reduce={reduce!r} does not go with privacy={self.privacy!r}, whose noise does not cover the sums of "
+                "PCA: leave it at 'auto', or put FedPCA(privacy=GaussianMoments(...)) before the map"
+            )
+        return reduce if self.privacy is None else None
 
     def _posted(self, federation: Federation, settings: dict[str, Any]) -> tuple[Landmarks, Array]:
         """Return landmarks, and the distances (n, n_y) of all rows to them, in units of the landmarks' scale."""
         if isinstance(self.privacy, GaussianGradient):
             refuse_strict(federation, "maps and clusters need distances that GaussianGradient has no noise for")
         federation.log(phase="landmarks")
-        found = self._learn_landmarks(federation, settings)
+        found = self._learn_landmarks(federation, settings, reduce=self._reduction(), posting=True)
         federation.log(phase="distances")
         spent = federation.record.privacy
         if spent is not None and not isinstance(self.privacy, GaussianData):
@@ -193,7 +210,8 @@ class PostedRows(LandmarkEstimator):
         The record has `site_recall`, the share of true neighbours within the sites that are found.
         """
         found, B = self._posted(federation, settings)
-        form = landmark_form(found.reduced, self.method, None if settings["rounds"] else False)
+        # The part of a row outside principal axes is not posted.
+        form = landmark_form(found.reduced, self.method, None if settings["rounds"] and found.view is None else False)
         rows, precision = form.of(B), "single"
         if not _fine(rows, settings["device"]):
             precision = "double"

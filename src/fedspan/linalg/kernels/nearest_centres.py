@@ -17,7 +17,7 @@ _EQUAL = 1e-12
 def closest(X: Matrix, centres: Matrix) -> NDArray[np.int32]:
     """Return the index (n, b) of the centre (b, k, d) closest to each row (n, d) in each of b sets; of ties, the first.
 
-    Centres tie when their distances differ by no more than rounding. Tables of few digits have many ties; they are
+    Centres tie when their distances differ by no more than rounding. Tables of few digits have many ties. They are
     broken alike however rows are split among sites and in whatever order their means were added up.
 
     One matrix product. Rows and centres should be near the origin: a common offset costs digits.

@@ -1,6 +1,6 @@
 """The repulsion of a t-SNE map from a histogram of its points, by fast Fourier transforms.
 
-Points in the plane are spread over the four nearest nodes of a grid; sums over all points of ``q = 1 / (1 + d^2)`` and
+Points in the plane are spread over the four nearest nodes of a grid. Sums over all points of ``q = 1 / (1 + d^2)`` and
 of ``q^2 (y - y_j)`` are then convolutions of the histogram with a kernel, interpolated between nodes. The positions of
 single points are not needed.
 """

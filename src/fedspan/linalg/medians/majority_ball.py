@@ -5,7 +5,7 @@ is then within ``2 (1 - a) / (1 - 2 a) rho`` of that one, for a part ``a`` of ma
 times at 9 / 19. The smallest ball that holds a majority is not larger, and holds an honest value: its centre is within
 ``2 rho``, whatever the part.
 
-How far honest values differ is not known, but the values themselves bound it from below: of m malicious ones, the
+How far honest values differ is not known, but the values themselves bound it from below. Of m malicious ones, the
 others need a ball at least as large as the smallest that holds all but m. The table of `resilience` takes it to be at
 most twice as large, and then holds without further assumptions.
 """
@@ -74,8 +74,8 @@ def resilience(blocks: Blocks, result: Array, centres: Rows) -> NDArray[np.void]
     Returns
     -------
     table : structured array
-        `malicious`: m. `radius`: of the smallest ball round a value that holds all but m values. `bound`: if at most m
-        are malicious, and the others lie within twice that radius of one of them, the result is within the bound of
+        `malicious`: m. `radius`: of the smallest ball round a value that holds all but m values. `bound`: for at most m
+        malicious ones. If the others lie within twice that radius of one of them, the result is within the bound of
         that one.
     """
     most = (len(result) - 1) // 2

@@ -25,7 +25,7 @@ def reach(distances: Array, weights: Array) -> float:
 
     The smaller of two bounds. A minimiser z* lies in the convex hull: ``||z* - z|| <= max d``. For any set G with more
     than half of the weight, ``f(z*) <= f(z)`` and the triangle inequality give
-    ``||z* - z|| (2 w(G) - W) <= 2 sum_G w_l d_l``: the other points can't draw it away, however far they are.
+    ``||z* - z|| (2 w(G) - W) <= 2 sum_G w_l d_l``. The other points can't draw it away, however far they are.
     """
     order = np.argsort(distances)
     d, w = distances[order], weights[order]
@@ -45,7 +45,7 @@ def gap_bound(
 
         ||g|| <= ||sum y_l|| + sum |w_l - ||y_l|| |.
 
-    A point that (nearly) coincides with z' may contribute any vector no longer than its weight, which shortens g by up
+    A point that (nearly) coincides with z' may contribute any vector no longer than its weight. That shortens g by up
     to that weight and costs at most ``2 w_l d_l``. By convexity ``f(z') - min f <= ||g|| reach``; rounding z' to the
     returned z, a step of length `shift`, adds at most ``||g|| shift + sum w_l min(2 shift, shift^2 / (2 d_l))``.
 
@@ -68,8 +68,8 @@ def cluster_gap_bound(
 ) -> float:
     """Bound the same gap at ``z = z'`` where the directions inside a tight cluster round z are badly known.
 
-    If the others pull on the cluster F with less than its weight w(F), F can compensate a subgradient g other than 0:
-    replace its dual vectors y_l by ``(1 - t) y_l + t w_l v / w(F)`` with a common ``||v|| <= w(F)``. With
+    If the others pull on the cluster F with less than its weight w(F), F can compensate a subgradient g other than 0.
+    Replace its dual vectors y_l by ``(1 - t) y_l + t w_l v / w(F)`` with a common ``||v|| <= w(F)``. With
     ``t = ||g|| / (w(F) - ||sum_F y_l||)`` some v makes all sum to 0. The gap is at most the cost of that,
     ``2 t sum_F w_l d_l``; farther points count by their pull alone. Infinite where the cluster can't hold the pull.
 

@@ -69,7 +69,7 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
     One of the points should be the origin, and near to the minimiser: numbers have most digits there. Points within
     `tolerance` of the best data point coincide with it.
 
-    The best data point is tested first (Kuhn): it is the optimum exactly when the others pull on it with no more than
+    The best data point is tested first (Kuhn). It is the optimum exactly when the others pull on it with no more than
     its own weight. Otherwise a Vardi-Zhang step leaves it, a few Weiszfeld steps follow, then damped Newton steps.
     Where the minimisers form a segment, its midpoint is returned. Of more than 500 points only that one is tested to
     which Weiszfeld steps lead. If it is not the best one, the certificate shows it: repeat with the nearest point as

@@ -55,9 +55,9 @@ class SubspaceMedianResult:
         The sites within 1.5 radii of the smallest ball round a site that holds a majority (1.2 radii where the sites
         form two groups; of three sites the closest pair).
     resilience : structured array
-        How far malicious sites can have moved the basis, ``malicious``, ``radius`` and ``bound``: if no more than these
-        are malicious, and the others lie within two radii of one of them, `basis` is within the bound of that one, in
-        the distance of projectors. (Of more than 300 sites: if that one is among some 200 at equal steps.)
+        How far malicious sites can have moved the basis, ``malicious``, ``radius`` and ``bound``. Let no more than
+        these be malicious. If the others lie within two radii of one of them, `basis` is within the bound of that one,
+        in the distance of projectors. (Of more than 300 sites: if that one is among some 200 at equal steps.)
     second : (L,) array of bool, or None
         The smaller one of two groups of nearly equal size, if the sites form them (of more than 300 sites, some).
     """
@@ -77,7 +77,7 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     """Find the geometric median of L subspaces of equal dimension, in the Frobenius distance of their projectors.
 
     With a part ``a < 1/2`` of arbitrary subspaces, P_gm is within ``2 (1 - a) / (1 - 2 a)`` times the radius of any
-    ball that holds the others from its centre, which is little near one half only if these agree. With two sites every
+    ball that holds the others from its centre. Near one half that is little only if these agree. With two sites every
     point between them is a median: P_gm is their mean, and the node nearest to it is the first.
 
     Parameters
@@ -128,7 +128,7 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
 def stable_rank(spectrum: ArrayLike, threshold: float = 0.5) -> int:
     """Count the directions that most sites agree on: eigenvalues of P_gm of at least `threshold`.
 
-    Sites may send more columns than the rank in question: a direction of one site alone has no eigenvalue above that
+    Sites may send more columns than the rank in question. A direction of one site alone has no eigenvalue above that
     site's weight, a shared one has nearly 1. The `spectrum` of a `SubspaceMedianResult` holds every eigenvalue that
     reaches 0.5, but not every smaller one: the threshold is at least that.
     """

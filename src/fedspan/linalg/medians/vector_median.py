@@ -58,9 +58,9 @@ class GeometricMedianResult:
 def geometric_median(points: ArrayLike, weights: ArrayLike | None = None) -> GeometricMedianResult:
     """Minimise the weighted sum of Euclidean distances to `points`.
 
-    Where the minimiser is not unique (an even number of points on a line, two points of equal weight), the midpoint of
-    the segment of minimisers is returned; two points of unequal weight have the heavier one as their median. A median
-    that is a data point is returned exactly.
+    The minimiser need not be unique (an even number of points on a line, two points of equal weight). Then the midpoint
+    of the segment of minimisers is returned. Two points of unequal weight have the heavier one as their median. A
+    median that is a data point is returned exactly.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ def _solve(frame: Frame, weights: Array) -> FermatPoint:
 def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoint) -> GeometricMedianResult:
     """Compute the point ``z = sum a_l x_l``, and in the same sweep the distances for its certificate.
 
-    The sum is ``z' = x_q + s`` with q the nearest vector, so that s has all its digits. z is z' rounded to float64, and
-    the difference of the two is known exactly.
+    The sum is ``z' = x_q + s`` with q the nearest vector, so that s has all its digits. z is z' rounded to float64.
+    The difference of the two is known exactly.
     """
     L, d = points.shape
     at_data_point = bool(solution.coincide.any())

@@ -11,36 +11,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Literal
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dsyevd
 
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 
 Array = NDArray[np.float64]
 Weights = Literal["cluster", "total"]
+Spectrum = tuple[Array, Array]
+
+#: A sum of so few powers is faster term by term.
+_FEW_STEPS = 24
 
 
-def descent_operator(X: Array, rate: float, steps: int, rows: int | None = None) -> Array:
+def descent_operator(
+    X: Array, rate: float, steps: int, rows: int | None = None, spectrum: Spectrum | None = None
+) -> Array:
     """Return Z (n, d): `steps` gradient steps of size `rate` lead from theta to ``theta + Z' (y - X theta)``.
 
     The steps shrink the residual if `rate` is below two over the largest eigenvalue of ``X'X / n``. Where X (n, d)
     represents more rows than n (see `compressed`), `rows` is their number. The cost is one eigendecomposition of
-    ``X X'`` or ``X'X``, whichever is smaller.
+    ``X X'`` or ``X'X``, whichever is smaller, unless that is known (`row_spectrum`).
     """
     whole_number("steps", steps, 1)
-    return _operator(X, rate, rows, lambda x: _geometric_sum(x, steps))
+    return _operator(X, rate, rows, lambda x: _geometric_sum(x, steps), spectrum)
 
 
-def proximal_operator(X: Array, rate: float, rows: int | None = None) -> Array:
+def proximal_operator(X: Array, rate: float, rows: int | None = None, spectrum: Spectrum | None = None) -> Array:
     """Return Z (n, d) such that ``theta + Z' (y - X theta)`` minimises the local loss plus a pull back to theta.
 
     That is ``||y - X t||^2 / (2 n) + ||t - theta||^2 / (2 rate)``; parameters as in `descent_operator`.
     """
-    return _operator(X, rate, rows, lambda x: 1.0 / (1.0 + x))
+    return _operator(X, rate, rows, lambda x: 1.0 / (1.0 + x), spectrum)
+
+
+def row_spectrum(X: Array) -> Spectrum:
+    """Return eigenvalues, ascending, and eigenvectors of ``X X'`` or ``X'X`` (n, d), whichever is smaller."""
+    # LAPACK itself: for the ten rows of a small site its wrappers take longer than it does.
+    values, vectors, failed = dsyevd(X @ X.T if len(X) <= X.shape[1] else X.T @ X, lower=1)
+    if failed:
+        raise InputError("the eigenvalues of the rows' products were not found: scale the columns")
+    return np.maximum(values, 0.0), vectors
 
 
 def compressed(blocks: Iterable[tuple[Array, Array]], width: int) -> tuple[Array, Array, float]:
@@ -50,13 +67,16 @@ def compressed(blocks: Iterable[tuple[Array, Array]], width: int) -> tuple[Array
     Up to `width` rows in all stay as they are. The `blocks` are pairs of (n_b, width) and (n_b,) arrays; memory is that
     of one block and of ``width^2`` numbers.
     """
-    held, rest = np.zeros((0, width + 1)), 0.0
-    for X, y in blocks:
+    held, rest, left = np.zeros((0, width + 1)), 0.0, iter(blocks)
+    first, second = next(left, None), next(left, None)
+    if first is not None and second is None and len(first[0]) <= width:
+        return np.ascontiguousarray(first[0]), np.ascontiguousarray(first[1]), rest
+    for X, y in chain((block for block in (first, second) if block is not None), left):
         held = np.vstack([held, np.column_stack([X, y])])
         if len(held) > width:
             triangle = scipy.linalg.qr(held, mode="r", check_finite=False)[0]
-            held, left = triangle[:width], triangle[width : width + 1]
-            rest += float(np.sum(left[:, -1] ** 2))
+            held, last = triangle[:width], triangle[width : width + 1]
+            rest += float(np.sum(last[:, -1] ** 2))
     return np.ascontiguousarray(held[:, :-1]), np.ascontiguousarray(held[:, -1]), rest
 
 
@@ -145,22 +165,28 @@ class SiteStack:
         return np.add.reduceat(E * E, self.starts, axis=0)
 
 
-def _operator(X: Array, rate: float, rows: int | None, factor: Callable[[Array], Array]) -> Array:
+def _operator(
+    X: Array, rate: float, rows: int | None, factor: Callable[[Array], Array], spectrum: Spectrum | None
+) -> Array:
     """Return ``(rate / n) P X`` with ``P = factor(rate X X' / n)``, a function of a symmetric matrix."""
     real_number("rate", rate, above=0)
     n, d = X.shape
     if n == 0:
         return np.zeros((0, d))
     scale = rate / max(1, n if rows is None else rows)
-    if n <= d:
-        values, V = scipy.linalg.eigh(X @ X.T, check_finite=False)
-        return np.asarray((V * (scale * factor(scale * np.maximum(values, 0.0)))) @ (V.T @ X))
-    values, V = scipy.linalg.eigh(X.T @ X, check_finite=False)
-    return np.asarray((X @ V) * (scale * factor(scale * np.maximum(values, 0.0))) @ V.T)
+    values, V = row_spectrum(X) if spectrum is None else spectrum
+    factors = scale * factor(scale * values)
+    return np.asarray((V * factors) @ (V.T @ X) if n <= d else (X @ V) * factors @ V.T)
 
 
 def _geometric_sum(x: Array, steps: int) -> Array:
     """Return ``1 + (1 - x) + ... + (1 - x)^(steps - 1) = (1 - (1 - x)^steps) / x`` without cancellation near 0."""
+    if steps <= _FEW_STEPS:
+        found, rest = np.ones_like(x), 1.0 - x
+        for _ in range(steps - 1):
+            found *= rest
+            found += 1.0
+        return found
     small = x < 0.5
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         near = np.where(x > 0.0, -np.expm1(steps * np.log1p(-np.where(small, x, 0.0))) / x, float(steps))

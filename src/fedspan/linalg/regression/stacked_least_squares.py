@@ -19,7 +19,7 @@ def stacked_least_squares(A: Array, y: Array) -> Array:
     """Return the b (q, r) that minimise ``||A_k b_k - y_k||`` for A (q, m, r) and y (q, m); of several, the shortest.
 
     By normal equations, refined where they need it. Problems that are nearly singular, or have fewer rows than
-    unknowns, are solved by singular values, of which those below ``max(m, r) eps`` of the largest count as zero.
+    unknowns, are solved by singular values. Those below ``max(m, r) eps`` of the largest count as zero.
     """
     if A.ndim != 3 or y.shape != A.shape[:2]:
         raise InputError(f"A has the shape {A.shape} and y {y.shape}: they must be (q, m, r) and (q, m)")

@@ -45,6 +45,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
 
     #: Packages of the extra "maps" that the layout needs.
     needs: tuple[str, ...] = ()
+    axes_: Any
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""
@@ -72,6 +73,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
             _log_preserved(fed, embedding, indices)
             fed.stop(f"landmarks, neighbours and layout of {n} rows done")
         self.factor_, self.offset_, self.residuals_ = rows.factor, rows.offset, posted.form.residuals
+        self.axes_ = None if posted.landmarks.view is None else posted.landmarks.view.axes
         self.embedding_ = embedding
         self._in_table_order(X, sites, "factor_", "offset_", "embedding_")
         return self
@@ -94,8 +96,11 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         check_is_fitted(self)
         form = landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)
         parameters = {name: getattr(form, name) for name in ("method", "matrix", "signs", "squares", "residuals")}
-        own = ("landmarks", "centre", "scale", "factor", "offset", "embedding")
+        own = ("centre", "scale", "factor", "offset", "embedding", "axes")
         parameters |= {name: getattr(self, f"{name}_") for name in own}
+        parameters["landmarks"] = self.landmarks_
+        if self.axes_ is not None:
+            parameters["landmarks"] = (self.landmarks_ - self.centre_) @ self.axes_.T.astype(np.float64)
         return self._applied(X, place_on_map, **parameters)
 
     def _single_replies(self) -> str | None:
@@ -160,8 +165,12 @@ def place_on_map(
     factor: Matrix,
     offset: Vector,
     embedding: Matrix,
+    axes: Matrix | None = None,
 ) -> Array:
-    """Return the positions (n, q) of rows on a map whose rows have the low-rank form `factor`, `offset`."""
+    """Return the positions (n, q) of rows on a map whose rows have the low-rank form `factor`, `offset`.
+
+    With `axes` rows are seen along these, and `landmarks` are coordinates.
+    """
     same_columns(X, len(centre))
     form = LandmarkForm(method, matrix, signs, squares, residuals)
     known = form.form_of(factor, offset)
@@ -170,7 +179,7 @@ def place_on_map(
     for start in range(0, len(X), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)
         near = drawn_in(X[part], centre, scale)
-        rows = form.of(distances_to(near, landmarks, centre, scale) / scale, np.float64)
+        rows = form.of(distances_to(near, landmarks, centre, scale, axes) / scale, np.float64)
         indices, _ = nearest(known, k, form.form_of(rows.factor.astype(factor.dtype), rows.offset.astype(factor.dtype)))
         # In double, so that a position does not depend on which rows are placed with it.
         inner = np.vecdot((rows.factor * rows.signs)[:, None], factor[indices].astype(np.float64))

@@ -194,7 +194,7 @@ def assigned(shares: Vector, likelihood: Vector) -> Assignment:
 def gaussian_likelihood(phi: Matrix, residuals: Matrix, noise: Vector, rows: Vector) -> Vector:
     """Return the log-likelihood (k,) of m rows under each cluster, allowing for the error of its model.
 
-    The features `phi` (m, d) are scaled to about the unit matrix as covariance: a model learned from N of the `rows`
+    The features `phi` (m, d) are scaled to about the unit matrix as covariance. A model learned from N of the `rows`
     (k,) then has about the covariance ``noise^2 / (N - d - 1)``. `residuals` are (m, k).
     """
     m, d = phi.shape

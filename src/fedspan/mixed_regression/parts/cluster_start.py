@@ -69,11 +69,11 @@ def checked_start(sites: tuple[str, ...], n_clusters: int, n_columns: int, start
 def chosen_by_votes(losses: Matrix, k: int) -> NDArray[np.intp]:
     """Choose k of A candidates by losses (L, A), some of which may come from malicious sites.
 
-    A site's losses count by how much worse a candidate is than its own best one, from 0 to 1, so that no site has more
-    than one vote. A whole vote is the loss of its middle candidate. Where more than half of the candidates are of its
-    own cluster, that is noise alone: a vote is then several times the difference of near candidates at most sites. A
-    few candidates too many are chosen. First those are dropped whose voters lose little: second ones of a cluster. Then
-    those with the fewest voters: a minority that pushes its own candidate has fewer voters than a true cluster, unless
+    A site's losses count by how much worse a candidate is than its own best one, from 0 to 1. So no site has more than
+    one vote. A whole vote is the loss of its middle candidate. Where more than half of the candidates are of its own
+    cluster, that is noise alone. A vote is then several times the difference of near candidates at most sites. A few
+    candidates too many are chosen. First those are dropped whose voters lose little: second ones of a cluster. Then
+    those with the fewest voters. A minority that pushes its own candidate has fewer voters than a true cluster, unless
     that is smaller than the minority.
     """
     candidates = losses.shape[1]

@@ -1,9 +1,9 @@
 """Features of the models: maps that sites apply to their own rows, and scales of features and targets over all sites.
 
 Of an installed map only its name and parameters travel. The scaling is a linear map after which rows have no mean and
-unit covariance: means and deviations come first (`moments`), then the sum of the standardised rows' Gram matrices,
-d (d + 1) / 2 numbers up per site, once. Targets: mean and deviation, two calls. Only sums are needed; with an
-aggregator, single replies.
+unit covariance. Means and deviations come first (`moments`), then the sum of the standardised rows' Gram matrices, d (d
++ 1) / 2 numbers up per site, once. Targets: mean and deviation, two calls. Only sums are needed; with an aggregator,
+single replies.
 """
 
 from __future__ import annotations

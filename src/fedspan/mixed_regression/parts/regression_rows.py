@@ -1,6 +1,6 @@
 """The rows of a site for a regression: in double precision, and compressed to at most d rows.
 
-Squared errors of n rows in d columns are those of at most d rows (`fedspan.linalg.compressed`): a step costs
+Squared errors of n rows in d columns are those of at most d rows (`fedspan.linalg.compressed`). A step costs
 O(min(n, d) d), however many rows a site has.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import compressed, descent_operator, proximal_operator
+from fedspan.linalg.regression.local_steps import row_spectrum
 from fedspan.sums.row_blocks import n_columns
 
 _BLOCK_BYTES = 2**22
@@ -29,7 +31,16 @@ class Rows:
     y: Vector
     rest: float
     n: int
-    largest: float  # eigenvalue of X'X / n
+
+    @cached_property
+    def spectrum(self) -> tuple[Vector, Matrix]:
+        """Eigenvalues and eigenvectors of ``X X'`` or ``X'X``, which every operator of local steps needs."""
+        return row_spectrum(self.X)
+
+    @property
+    def largest(self) -> float:
+        """The largest eigenvalue of ``X'X / n``."""
+        return float(self.spectrum[0][-1]) / self.n if self.X.size else 0.0
 
     def losses(self, models: Matrix) -> tuple[Matrix, Vector]:
         """Return the residuals (k, m) and the squared errors (k,) of `models` (k, d)."""
@@ -42,9 +53,9 @@ def rows_of(site: Site) -> Rows:
     """Return the compressed rows of a site, computed once."""
 
     def make() -> Rows:
-        X, y, rest = compressed(row_blocks(site), n_columns(site))
-        largest = float(np.linalg.norm(X, 2)) ** 2 / len(site) if X.size else 0.0
-        return Rows(X, y, rest, len(site), largest)
+        d = n_columns(site)
+        X, y, rest = compressed(row_blocks(site, d), d)
+        return Rows(X, y, rest, len(site))
 
     return site.cached("regression rows", make)
 
@@ -66,7 +77,7 @@ def row_blocks(site: Site, columns: int = 1) -> Iterator[tuple[Matrix, Vector]]:
     """Yield features (n_b, d) and targets (n_b,) in blocks that stay small with `columns` numbers beside each row."""
     y, at = target(site), 0
     size = max(1, _BLOCK_BYTES // (8 * max(1, n_columns(site), columns)))
-    if len(site) <= size:
+    if len(site) <= size and not site.streamed:
         yield np.asarray(site.X, dtype=np.float64), y
         return
     for batch in site.batches(size):
@@ -84,9 +95,9 @@ def local_operator(site: Site, update: str, rate: float, local_steps: int) -> Ma
     def make() -> Matrix:
         rows = rows_of(site)
         if update == "fedprox":
-            return rows.n * proximal_operator(rows.X, rate, rows.n)
+            return rows.n * proximal_operator(rows.X, rate, rows.n, rows.spectrum)
         stable = min(rate, 1.0 / rows.largest) if local_steps > 1 and rows.largest > 0.0 else rate
-        return rows.n * descent_operator(rows.X, stable, local_steps, rows.n)
+        return rows.n * descent_operator(rows.X, stable, local_steps, rows.n, rows.spectrum)
 
     return site.cached(f"{update} {rate!r} {local_steps}", make)
 

@@ -42,8 +42,9 @@ _WAYS = {"paper": "paper's form", "coordinates": "ours"}
 class Quality:
     """Measures of a map; `accuracy` (CA) and `preserved` (NPA) by 1, 10 and 50 neighbours.
 
-    CA is the accuracy of leave-one-out votes of the nearest rows on the map, NPA the share of a row's true neighbours
-    that are its neighbours on the map; NMI and SC are those of k-means on the map, with as many clusters as classes.
+    CA is the accuracy of leave-one-out votes of the nearest rows on the map. NPA is the share of a row's true
+    neighbours that are its neighbours on the map. NMI and SC are those of k-means on the map, with as many clusters as
+    classes.
     """
 
     accuracy: tuple[float, ...]

@@ -12,7 +12,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector, Whole
 from fedspan.linalg import top_eigenpairs, with_fixed_signs
 from fedspan.sums.moments import row_totals
-from fedspan.sums.row_blocks import blocks
+from fedspan.sums.row_blocks import blocks, site_weight, weighted_blocks
 
 #: The number of directions that a site sends, as a parameter of a step.
 Rank = Annotated[int, Whole(1, 2**20)]
@@ -30,14 +30,14 @@ class PrincipalAxes:
         The eigenvalues of S that belong to them.
     total : float
         The trace of S.
-    n : int
-        The number of rows.
+    n : int or float
+        The number of rows, or the sum of their weights.
     """
 
     components: Matrix
     scatter: Vector
     total: float
-    n: int
+    n: float
 
 
 @step("pca.variances", reveals="sums", moments=True)
@@ -60,17 +60,17 @@ def axis_variances(fed: Federation, *, U: Matrix, aggregator: Aggregator | None 
     return PrincipalAxes(with_fixed_signs(U @ Q).T, scatter, max(trace, float(scatter.sum())), total.n)
 
 
-@step("pca.residual", reveals="sums", moments=True)
+@step("pca.residual", reveals="sums", moments=True, weighted=True)
 def local_residual(site: Site, components: Matrix) -> dict[str, Any]:
     """Leaves the site: the sum of the squared distances of its rows from the span of `components` (k, d)."""
     total = 0.0
-    for X in blocks(site):
+    for X, weights in weighted_blocks(site):
         R = X - (X @ components.T) @ components
-        total += float(np.vdot(R, R))
-    return {"residual": total, "n": len(site)}
+        total += float(np.vdot(R, R) if weights is None else weights @ np.vecdot(R, R))
+    return {"residual": total, "n": len(site), "weight": site_weight(site)}
 
 
-def residual(fed: Federation, *, components: Matrix, aggregator: Aggregator | None = None) -> tuple[float, int]:
+def residual(fed: Federation, *, components: Matrix, aggregator: Aggregator | None = None) -> tuple[float, float]:
     """Return the sum of the squared distances of all rows from the span of `components`, and the number of rows.
 
     One round, one number up per site. It comes from the distances themselves: a difference of two large scatters has

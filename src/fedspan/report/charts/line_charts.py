@@ -44,8 +44,8 @@ def line_chart(
     """Draw lines over numbers: rounds, calls, seconds.
 
     The vertical axis includes zero with `zero`; an axis is logarithmic with `log` and `log_x`, which need positive
-    values. `show` gives the text of a value, `marks` are vertical lines at x with a text that is left out where it
-    does not fit, and `large` is the number of the line with large dots.
+    values. `show` gives the text of a value, and `marks` are vertical lines at x with a text, where it fits. `large` is
+    the number of the line with large dots.
     """
     up, grid = axis([y for line in lines for y in line.y], FLOOR, TOP, most=4, zero=zero, log=log, show=show)
     left = _left(grid)

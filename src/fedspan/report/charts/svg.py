@@ -1,7 +1,7 @@
 """The elements of charts.
 
-A chart is 360 units wide, about as wide as a phone, so that its text is readable there, and three fit side by side on
-a desktop. Colours come from the style sheet: a shape has the class of its series (``s0``, ``s1``, ...).
+A chart is 360 units wide, about as wide as a phone, so that its text is readable there. Three fit side by side on a
+desktop. Colours come from the style sheet: a shape has the class of its series (``s0``, ``s1``, ...).
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def signed_vectors(title: str, vectors: Matrix, names: Names, columns: Sequence[
 def centres(title: str, vectors: Matrix, weights: NDArray[Any], names: Names, columns: Sequence[str]) -> Picture:
     """Draw centres (k, d) with their numbers of rows (k,): as images, or where they differ most from the mean of all.
 
-    Cells are shaded by the difference from the mean of all rows, in units of the feature's spread between the centres,
-    and hold the centre's own value.
+    Cells are shaded by the difference from the mean of all rows, in units of the feature's spread between the centres.
+    They hold the centre's own value.
     """
     images = _images(title, vectors, names, columns, signed=False)
     if images is not None:

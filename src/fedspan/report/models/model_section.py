@@ -18,7 +18,7 @@ def models_section(
     """Return the pictures of every model; of a pipeline, those of its steps.
 
     Pictures that stand beside the map of the model `mapped` are left out. `names` are those of the columns, where
-    models do not know them; rows to be `judged` pass through the models as rows of the training did.
+    models do not know them. Rows to be `judged` pass through the models as rows of the training did.
     """
     figures: list[Html] = []
     without: list[str] = []

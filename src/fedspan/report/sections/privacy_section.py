@@ -30,7 +30,7 @@ from fedspan.report.sections.call_totals import run_names
 
 MOST_STEPS = 40
 _LEAVES = "Leaves the site"
-_NEEDED = {"ask": "each reply", "sum": "the total", "mean": "the mean"}
+_NEEDED = {"ask": "each reply", "sum": "the total", "mean": "the mean", "merge": "one merged reply"}
 
 SECURE = (
     "Sums were carried by a secure sum: the coordinator saw totals over the sites that answered, and no site's part. "
@@ -67,7 +67,7 @@ def privacy_section(records: Sequence[RunRecord]) -> Section:
     parts = [note(NOISE, 500), *noisy]
     if all(record.privacy is None for record in records):
         parts = [note("No noise was added: no differential privacy covers what left the sites.")]
-    secure = sorted({call.secure for call in calls if call.how in ("sum", "mean")})
+    secure = sorted({call.secure for call in calls if call.how in ("sum", "mean", "merge")})
     parts += [note(SECURE if one else PLAIN, 500) for one in secure]
     parts += [note(NO_SUMS)] if calls and not secure else []
     largest: dict[tuple[str, str], int] = {}

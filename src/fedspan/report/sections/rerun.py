@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sklearn.base import RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 
 from fedspan import aggregation, federation, privacy
 from fedspan.federation import Policy
@@ -111,7 +111,8 @@ def _federation(records: Sequence[RunRecord]) -> list[str]:
 def _columns(record: RunRecord) -> tuple[str, str]:
     """Return what a federation needs beside rows for this run, as arguments and in words."""
     kind = _estimator(record.what)
-    if kind is None or not issubclass(kind, RegressorMixin):
+    learns = kind is not None and (kind.learns_target or issubclass(kind, RegressorMixin | ClassifierMixin))
+    if not learns:
         return "", ""
     task = "task" in inspect.signature(kind.fit).parameters
     return ", y" + (", task=task" if task else ""), "; y: their targets" + ("; task: their tasks" if task else "")

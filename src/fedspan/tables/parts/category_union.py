@@ -1,10 +1,10 @@
 """The names in text columns: the union of what the sites have, capped by federated count.
 
 Sums cannot give a union: names leave the sites, and the coordinator sees which site sent which. Each site sends the
-names that at least `min_count` of its rows hold, at most 256 (or 8 `max_categories`) of them, the most frequent ones,
-and none of more than `LONGEST` characters. Then the rows of every name are counted, as a sum over the sites. A column
-with more than `max_categories` names is an identifier rather than a kind: it keeps its most frequent names, and of
-these only those that a share `rare` of the rows holds. All others are "other".
+names that at least `min_count` of its rows hold, at most 256 (or 8 `max_categories`) of them, the most frequent ones.
+None has more than `LONGEST` characters. Then the rows of every name are counted, as a sum over the sites. A column with
+more than `max_categories` names is an identifier rather than a kind. It keeps its most frequent names, and of these
+only those that a share `rare` of the rows holds. All others are "other".
 
 The result is that of the pooled rows, whatever the split, where ``min_count=1`` and no site has more names than it may
 send. With `votes`, where some sites may be malicious, each site's counts are divided by their sum: it has one vote to

@@ -3,13 +3,13 @@
 A column is text where at least as many of its cells are names as are numbers, over all sites. At a site that disagrees
 the cells that do not read as numbers count as missing. Up per site: 6 d numbers, of which only the sum is needed.
 
-A column of numbers has a heavy tail where its kurtosis is above 6, that of a Laplace distribution, and a signed
-logarithm at least halves it. So columns of two values, which a logarithm only shifts and scales, stay as they are. A
-column without variance becomes logarithms, too: a first large value is then not 1e9 away from the rest, but 20. Up per
-site: 9 d numbers, of which only the sum is needed.
+A column of numbers has a heavy tail where its kurtosis is above 6, that of a Laplace distribution. A signed logarithm
+must at least halve it. So columns of two values, which a logarithm only shifts and scales, stay as they are. A column
+without variance becomes logarithms, too: a first large value is then not 1e9 away from the rest, but 20. Up per site: 9
+d numbers, of which only the sum is needed.
 
-With `votes`, where some sites may be malicious, every site has one vote instead of as many as it has cells, and medians
-of the sites' means and kurtoses replace those of all rows.
+With `votes`, where some sites may be malicious, every site has one vote instead of as many as it has cells. Medians of
+the sites' means and kurtoses replace those of all rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ColumnKinds:
 def local_cells(site: Site) -> dict[str, Any]:
     """Leaves the site: its number of rows and, of each column, counts of cells by kind and two sums of its numbers.
 
-    The kinds are numbers, other names (all, in a categorical column of pandas) and missing cells; the sums are those
+    The kinds are numbers, other names (all, in a categorical column of pandas) and missing cells. The sums are those
     of the numbers and of their signed logs.
     """
     d = width(site)

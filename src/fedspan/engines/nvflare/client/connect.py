@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.client.user_session import UserSession
+from fedspan.engines.nvflare.client.user_session import DeniedError, UserSession
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
@@ -32,8 +32,8 @@ def connect(
 ) -> RemoteFederation:
     """Connect to the sites of a federation: estimators fitted on the result run at them, unchanged.
 
-    Warns, in one sentence each, of sites whose libraries or processor differ from those here, and of columns that hold
-    numbers at one site and text or times at another.
+    Warns, in one sentence each, of sites whose libraries or processor differ from those here. Warns also of columns
+    that hold numbers at one site and text or times at another.
 
     Parameters
     ----------
@@ -49,11 +49,14 @@ def connect(
     Returns
     -------
     RemoteFederation
-        Close it, or use it in a ``with`` statement: the sites' processes for it end then.
+        Close it, or use it in a ``with`` statement.
     """
     needs_nvflare()
     path = read_kit(kit).path
-    return connect_as(Identity.from_kit(path), Authority.from_kit(path), path, seed, policy, run_dir)
+    user = Identity.from_kit(path)
+    if user.role != ANALYST:
+        raise DeniedError(f"{user.name!r} has the role {user.role!r}, which may not run steps")
+    return connect_as(user, Authority.from_kit(path), path, seed, policy, run_dir)
 
 
 def connect_as(

@@ -13,7 +13,6 @@ _EVENTS = (
     (re.compile(r"Re-activate the client: (?P<name>[\w-]+)"), "{name} is back"),
     (re.compile(r"Remove the dead Client\. Name: (?P<name>[\w-]+)"), "{name} is silent"),
     (re.compile(r"Successfully registered client:(?P<name>[\w-]+)"), "{name} joined the federation"),
-    (re.compile(r"Launch the job in process ID: (?P<process>\d+)"), "a run began (process {process})"),
     (re.compile(r"registration rejected: (?P<why>.+)"), "the coordinator refuses this site: {why}"),
     (re.compile(r"Server started"), "the coordinator is up"),
     (re.compile(r"No connection to the server|Server is not alive|Lost connection"), "the coordinator is offline"),

@@ -29,7 +29,7 @@ ENDED = "the coordinator ends the connection before it sends anything: it does n
 class HandshakeServer(ThreadingTCPServer):
     """Replaces NVIDIA FLARE's own: an unknown connection costs a thread, for `DEADLINE` seconds at most.
 
-    Where more than `MOST` are under way, the oldest one of the address that has the most of them is dropped: an honest
+    Where more than `MOST` are under way, the oldest one of the address that has the most of them is dropped. An honest
     handshake takes a fraction of a second.
     """
 

@@ -7,30 +7,21 @@ from typing import Any
 
 from fedspan.owner.admission import ANALYST
 
-#: The only classes that a job may name, at the server and at a site: the runtime, and fedspan's own part in it.
-SERVER_CLASSES = ["nvflare.collab.runtime.controller.CollabController", "fedspan.engines.nvflare.server.relay.Relay"]
-SITE_CLASSES = ["nvflare.collab.runtime.executor.CollabExecutor", "fedspan.engines.nvflare.site.site_app.SiteApp"]
-
 #: A site that was silent for this number of seconds is no longer registered; it sends a heartbeat more often.
 SILENT_AFTER = 12
 HEARTBEAT = 2
 
-#: Relays of all users at one time; each has one process at the server and one at each site.
-MAX_JOBS = 64
-
 #: Name and role of the coordinator's own user. Sites refuse what it requests in its own name.
 RUNNER = "runner"
 
+_SERVER = "fedspan.engines.nvflare.server"
 _RIGHTS = ["submit_job", "clone_job", "manage_job", "download_job", "operate", "shell_commands", "byoc", "app_command"]
 _VIEW_ONLY = {"view": "any", **dict.fromkeys(_RIGHTS, "none")}
 
 
 def authorization() -> dict[str, Any]:
-    """Return the rights of each role: analysts run relays and use only their own. No role may ship code."""
-    own = {"submit_job": "any", **dict.fromkeys(("manage_job", "download_job", "app_command"), "n:submitter")}
-    # The coordinator's own runner opens relays for detached studies; sites answer it only in an analyst's name.
-    roles = {ANALYST: _VIEW_ONLY | own, RUNNER: _VIEW_ONLY | own, "viewer": _VIEW_ONLY}
-    return {"format_version": "1.0", "permissions": roles}
+    """Return the rights of each role: nobody may submit a job or ship code. Calls are signed, and sites judge them."""
+    return {"format_version": "1.0", "permissions": dict.fromkeys((ANALYST, RUNNER, "viewer"), _VIEW_ONLY)}
 
 
 def server_resources(kit: Path) -> dict[str, Any]:
@@ -45,22 +36,19 @@ def server_resources(kit: Path) -> dict[str, Any]:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": SERVER_CLASSES,
+        "class_allow_list": [],  # of what a job may name: there are no jobs
         "servers": [{**transfer, "max_num_clients": 1000, "heart_beat_timeout": SILENT_AFTER}],
         "snapshot_persistor": {
             "path": persistor,
             "args": {"uri_root": "/", "storage": {"path": storage, "args": snapshots}},
         },
         "components": [
-            {"id": "job_scheduler", "path": scheduler, "args": {"max_jobs": MAX_JOBS, "min_schedule_interval": 1.0}},
+            {"id": "job_scheduler", "path": scheduler, "args": {"max_jobs": 1, "min_schedule_interval": 60.0}},
             {"id": "job_manager", "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager", "args": jobs},
             {"id": "job_store", "path": storage},
             {"id": "process_launcher", "path": launcher, "args": {}},
-            {
-                "id": "fedspan_studies",
-                "path": "fedspan.engines.nvflare.server.study_queue.StudyQueueComponent",
-                "args": {},
-            },
+            {"id": "fedspan_hub", "path": f"{_SERVER}.hub.HubComponent", "args": {}},
+            {"id": "fedspan_studies", "path": f"{_SERVER}.study_queue.StudyQueueComponent", "args": {}},
         ],
     }
 
@@ -74,13 +62,14 @@ def site_resources() -> dict[str, Any]:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": SITE_CLASSES,
+        "class_allow_list": [],
         "allow_log_streaming": False,
         "client": {"retry_timeout": 30, "compression": "Gzip"},
         "components": [
             {"id": "resource_manager", "path": manager, "args": none},
             {"id": "resource_consumer", "path": consumer, "args": {}},
             {"id": "process_launcher", "path": launcher, "args": {}},
+            {"id": "fedspan_link", "path": "fedspan.engines.nvflare.site.site_link.SiteLinkComponent", "args": {}},
         ],
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -53,8 +52,3 @@ def _watch(parent: int) -> None:
 def no_tensors() -> None:
     """Keep NVIDIA FLARE from importing torch, which takes seconds, into a process that only carries bytes."""
     sys.modules.setdefault("nvflare.app_opt.pt.decomposers", None)  # type: ignore[arg-type]
-
-
-def quiet_logs() -> None:
-    """Log warnings only: NVIDIA FLARE writes several lines for each call."""
-    logging.getLogger().setLevel(logging.WARNING)

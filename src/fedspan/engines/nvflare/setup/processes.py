@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import runpy
-import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -16,16 +14,13 @@ from pathlib import Path
 from fedspan.engines.nvflare.setup.console_events import NewEvents, report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
-from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start
+from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start, no_tensors
 from fedspan.engines.nvflare.site.worker_process import Supervisor
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
 
 #: NVIDIA FLARE's programs.
 _COORDINATOR, _SITE = "nvflare.private.fed.app.server.server_train", "nvflare.private.fed.app.client.client_train"
-
-#: The name of a job's folder.
-_JOB = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def start_coordinator(path: Path) -> int:
@@ -37,18 +32,21 @@ def start_coordinator(path: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_json(kit.path / "local" / "resources.json", server_resources(kit.path))
     study_queue.home = kit.path
-    _prepare(kit)
+    _prepare()
     report(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
     return _run(kit, _COORDINATOR, "fed_server.json", [])
 
 
 def start_site(path: Path, config: Path) -> int:
-    """Run a site in this process: it connects to the server, and starts a process of its own for each run."""
+    """Run a site in this process: it connects to the server, and a worker process reads the data."""
     kit, config = _opened(path, "site"), config.resolve()
     if not config.is_file():
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
+    from fedspan.engines.nvflare.site import site_link
+
     write_json(kit.path / "local" / "resources.json", site_resources())
-    _prepare(kit)
+    site_link.home = kit.path
+    _prepare()
     report(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
     worker = Supervisor(kit.path, config)
     importlib.import_module("nvflare.private.fed.client.fed_client")  # takes seconds, while the worker reads the data
@@ -70,14 +68,11 @@ def _opened(path: Path, kind: str) -> Kit:
     return kit
 
 
-def _prepare(kit: Kit) -> None:
-    """Remove the folders of earlier relays, none of which is alive, and take over signals and connections."""
+def _prepare() -> None:
+    """Take over signals and connections."""
     from fedspan.engines.nvflare.setup import handshake
 
-    for folder in (kit.path, kit.path / "store" / "jobs"):
-        for old in folder.iterdir() if folder.is_dir() else ():
-            if old.is_dir() and _JOB.fullmatch(old.name):
-                shutil.rmtree(old, ignore_errors=True)
+    no_tensors()
     be_a_parent()
     handshake.install(NewEvents().report)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
-from fedspan.engines.nvflare.setup.payload_packing import LONGEST, socket_path
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
+from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
 from fedspan.errors import FedspanError, InputError
 
 #: The exit code of a worker that can't use the owner's site.toml.

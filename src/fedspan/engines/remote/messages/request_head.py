@@ -48,7 +48,7 @@ class RequestHead:
     number: _Whole = -1
     part: _Whole = 0
     step: _Text = ""
-    how: Annotated[str, OneOf(("ask", "sum", "mean"))] = ""
+    how: Annotated[str, OneOf(("ask", "sum", "mean", "merge"))] = ""
     seed: _Text = "0"
     threads: Annotated[int, Whole(1, 1024)] = 1
     max_bytes: _Whole = 0

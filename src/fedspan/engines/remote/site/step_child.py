@@ -268,9 +268,8 @@ class _Steps:
             call.transform_digests,
             ledger=self._runner.site.ledger,
             largest=head["largest"],
-            hidden=head["hidden"],
-            charged=_Charges(self._link),
         )
+        context.hidden, context.charged = head["hidden"], _Charges(self._link)
         try:
             answer = self._answer(head, call, payload, context)
         except MemoryError:

@@ -1,6 +1,6 @@
 """The worker's side of the step process, which runs all steps of a site, with limits on time and memory.
 
-Whatever a request makes a step do, the worker survives it: a step that exceeds a limit ends with its process, and the
+Whatever a request makes a step do, the worker survives it. A step that exceeds a limit ends with its process, and the
 next one gets a new process. What a step returns comes through a pipe, in the wire format. The disk, the keys of secure
 sums and the ledger's charges stay with the worker. A charge reaches the worker before the step gets the key of its
 noise, so that a step that is killed afterwards stays charged.

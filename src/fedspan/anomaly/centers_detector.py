@@ -1,0 +1,177 @@
+"""FedCentersDetector: anomalies are rows far from all centres of federated k-means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.anomaly.parts.centre_distances import centre_score, centre_shares, left_out_growth
+from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+from fedspan.anomaly.scores import standardized
+from fedspan.checks import true_or_false, whole_number
+from fedspan.clustering.federated_k_means import federated_k_means
+from fedspan.clustering.parts.rows_by_centre import moved_centres
+from fedspan.federation import Federation
+from fedspan.sums.batches import kept_moments, learned_on
+from fedspan.sums.moments import deviations, moments_of, row_moments
+from fedspan.sums.row_transforms import standardize
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+
+#: By default one centre for as many rows, within limits.
+_ROWS, _FEWEST, _MOST = 8, 5, 300
+_MAX_ITER = 20
+
+
+class FedCentersDetector(ExplainedDetector):
+    """Detect anomalies by density: score rows by their mean distance to the two nearest of many centres.
+
+    Centres of federated k-means, one for about eight rows, lie close together where rows are dense. The score of a
+    standardised row z is its mean distance to the two nearest ones: a distance to neighbours, without moving a row.
+
+    The threshold is the `quantile` of the scores that training rows have if each is left out of the mean that is its
+    centre.
+
+    Parameters
+    ----------
+    n_centers : int, optional
+        None: one for eight rows, at least 5 and at most 300.
+    quantile : float, default=0.95
+        Of the training scores.
+    scale : bool, default=True
+        Divide by the deviation of each column.
+    least_rows : int, default=1
+        As of `FedKMeans`: more than 1 guards the sums, so that none is of fewer rows, and no two differ by fewer.
+    random_state : int, optional
+        Seed of the centres' start.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    offset_ : float
+        Minus the threshold.
+    mean_, scale_ : array (d,)
+        Of the columns; ``scale_`` is None without `scale`.
+    centers_ : array (n_centers, d)
+        Of standardised rows.
+    center_sizes_ : array (n_centers,)
+        Rows of each centre.
+    moments_ : array
+        Number of rows, their means and squares, for `partial_fit`.
+    n_samples_ : int
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Notes
+    -----
+    Leaves a site: sums and squares of its columns; the sums of `FedKMeans` in at most 20 rounds and those of its start;
+    257 counts a round in 8 rounds for the threshold. Small clusters' sums reveal single rows even as totals, and the
+    model holds means of a few rows each (see `FedKMeans` and ``docs/leaks.md``): set `least_rows`, or use
+    `FedIsolationDetector`, where that matters. There is no variant for malicious sites.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3)) + 9 * (np.arange(500) % 2)[:, None]
+    >>> detector = FedCentersDetector(random_state=0).fit(X, sites=np.arange(500) % 5)
+    >>> detector.predict([[0.0, 0.1, 0.0], [4.5, 4.5, 4.5]])
+    array([ 1, -1])
+    """
+
+    mean_: Vector
+    scale_: Vector | None
+    centers_: Vector
+    center_sizes_: Vector
+    moments_: Vector
+    n_samples_: int
+
+    def __init__(
+        self,
+        *,
+        n_centers: int | None = None,
+        quantile: float = 0.95,
+        scale: bool = True,
+        least_rows: int = 1,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_centers = n_centers
+        self.quantile = quantile
+        self.scale = scale
+        self.least_rows = least_rows
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Find centres of the rows of a table (with ``sites``) or a federation, and learn the threshold."""
+        self._check_parameters()
+        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
+            self._learn_model(fed, self._learn_columns(fed))
+            self._learn_threshold(fed)
+            fed.log(threshold=-self.offset_)
+        return self
+
+    def _check_parameters(self) -> None:
+        self._check_quantile()
+        if self.n_centers is not None:
+            whole_number("n_centers", self.n_centers, 1)
+        true_or_false("scale", self.scale)
+        whole_number("least_rows", self.least_rows, 1)
+
+    def _learn_columns(self, fed: Federation) -> int:
+        """Learn means and deviations; return the number of rows."""
+        rows, _ = row_moments(fed, self._names())
+        found = moments_of(rows)
+        self.moments_ = kept_moments(rows)
+        self.mean_, self.scale_ = found.mean, deviations(found) if self.scale else None
+        return found.n
+
+    def _learn_model(self, fed: Federation, n: int) -> None:
+        """Find the centres of `n` rows, which ``mean_`` and ``scale_`` standardise."""
+        standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
+        few = max(1, min(_MOST, max(_FEWEST, n // _ROWS), n // 2))
+        found = federated_k_means(
+            standard, n_clusters=self.n_centers or few, max_iter=_MAX_ITER, least_rows=self.least_rows
+        ).best()
+        some = found.counts > 0
+        self.centers_, self.center_sizes_ = found.centres[some], found.counts[some].astype(np.float64)
+        self.n_samples_ = int(found.counts.sum())
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Move the centres to the means of their rows before and of the new ones."""
+        new, _ = row_moments(fed, self._names())
+        rows = learned_on(self.moments_, self.n_features_in_, new, factor)
+        self.moments_ = kept_moments(rows)
+        found = moments_of(rows)
+        self._move_centers(fed, factor, found.mean, deviations(found) if self.scale else None)
+
+    def _move_centers(self, fed: Federation, factor: float, mean: Vector, scale: Vector | None) -> None:
+        """Move the centres, in the units of new means and deviations."""
+        raw = self.centers_ + 0.0 if self.scale_ is None else self.centers_ * self.scale_
+        raw += self.mean_
+        self.mean_, self.scale_ = mean, scale
+        standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
+        moved = moved_centres(standardized(raw, self.mean_, self.scale_), factor * self.center_sizes_, standard)
+        self.centers_, self.center_sizes_ = moved.centres, np.asarray(moved.counts, dtype=np.float64)
+        self.n_samples_ = round(float(self.center_sizes_.sum()))
+
+    def _parameters(self, left_out: bool = False) -> dict[str, Any]:
+        growth = left_out_growth(self.center_sizes_) if left_out else np.ones(len(self.centers_))
+        return {"mean": self.mean_, "scale": self.scale_, "centers": self.centers_, "growth": growth}
+
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        return centre_score, self._parameters()
+
+    def _training_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        return centre_score, self._parameters(left_out=True)
+
+    def _level(self) -> float:
+        return self._level_of_new_rows()
+
+    def _shares(self, X: Array) -> Vector:
+        return centre_shares(X, self.mean_, self.scale_, self.centers_)

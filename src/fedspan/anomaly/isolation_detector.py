@@ -1,0 +1,173 @@
+"""FedIsolationDetector: anomalies are rows that random cuts separate soon, by counts of rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.aggregation import Aggregator
+from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+from fedspan.anomaly.parts.isolation_trees import (
+    isolation_counts,
+    isolation_gains,
+    isolation_score,
+    isolation_shares,
+    leaf_counts,
+    leaf_depths,
+    usual_depth,
+)
+from fedspan.base import check_aggregator
+from fedspan.checks import whole_number
+from fedspan.federation import Federation
+from fedspan.sums.moments import refuse_bad_values
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+
+_DEEPEST = 14
+#: With as many subsamples of rows, further ones hardly change the depths.
+_MANY = 4
+
+
+class FedIsolationDetector(ExplainedDetector):
+    """Detect anomalies by isolation: a row that few random cuts separate from all others is unusual.
+
+    As an isolation forest, with one difference: cuts are drawn without a look at rows, in the range between the 0.02
+    and 0.98 quantiles of each column and up to its width beyond. So one round is enough, in which sites count their
+    rows in the leaves. A row's anomaly score is ``2 ^ (-depth / c)``. The depth, the mean over the
+    trees, is that at which the row is alone in a subsample of all rows, and c is its usual value.
+
+    The threshold is the `quantile` of the scores that training rows have if each is left out of the counts, which is
+    exact for given cuts.
+
+    Parameters
+    ----------
+    n_trees : int, default=100
+    depth : int, default=8
+        Cuts between root and leaf, at most 14.
+    subsample : int, default=256
+        Rows in which a row is alone; a path ends where fewer than one of these remains.
+    quantile : float, default=0.95
+        Of the training scores.
+    aggregator : Aggregator, optional
+        Where sites may be malicious: it combines the sites' shares of rows per leaf, ranges and threshold, instead of
+        sums. `fedspan.aggregation.CoordinateMedian()` is the usual one.
+    random_state : int, optional
+        Seed of the cuts.
+    verbose : int, default=0
+        1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    offset_ : float
+        Minus the threshold.
+    features_, cuts_ : array (n_trees, 2^depth - 1)
+        The columns and points of the cuts, by level.
+    leaf_counts_ : array (n_trees, 2^depth)
+        Rows of all sites in each leaf.
+    n_samples_ : int
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Notes
+    -----
+    Leaves a site: 257 counts per column in each of 16 rounds for the ranges, then one count per leaf, then 257 counts
+    a round in 8 rounds for the threshold.
+
+    References
+    ----------
+    F. T. Liu, K. M. Ting and Z.-H. Zhou, "Isolation forest", ICDM (2008); S. C. Tan, K. M. Ting and T. F. Liu, "Fast
+    anomaly detection for streaming data", IJCAI (2011): trees that do not depend on rows.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> detector = FedIsolationDetector(random_state=0).fit(X, sites=np.arange(500) % 5)
+    >>> detector.predict([[0.0, 0.1, 0.0], [0.0, 6.0, 0.0]])
+    array([ 1, -1])
+    >>> detector.top_features([0.0, 6.0, 0.0], 1)[0][0]
+    'feature 1'
+    """
+
+    features_: NDArray[np.int64]
+    cuts_: Vector
+    leaf_counts_: Vector
+    n_samples_: int
+
+    def __init__(
+        self,
+        *,
+        n_trees: int = 100,
+        depth: int = 8,
+        subsample: int = 256,
+        quantile: float = 0.95,
+        aggregator: Aggregator | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_trees = n_trees
+        self.depth = depth
+        self.subsample = subsample
+        self.quantile = quantile
+        self.aggregator = aggregator
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
+        """Draw trees, count the rows of a table (with ``sites``) or a federation, and learn the threshold."""
+        self._check_parameters()
+        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
+            self._learn_model(fed)
+            self._learn_threshold(fed, self.aggregator)
+            fed.log(threshold=-self.offset_)
+        return self
+
+    def _check_parameters(self) -> None:
+        self._check_quantile()
+        whole_number("n_trees", self.n_trees, 1)
+        whole_number("depth", self.depth, 1, _DEEPEST)
+        whole_number("subsample", self.subsample, 2)
+        check_aggregator(self.aggregator)
+
+    def _learn_model(self, fed: Federation) -> None:
+        """Draw trees in the columns' ranges, and count rows."""
+        if self.aggregator is None:
+            refuse_bad_values(fed, self._names())
+        found = isolation_counts(fed, n_trees=self.n_trees, depth=self.depth, aggregator=self.aggregator)
+        self.features_, self.cuts_ = found.features, found.cuts
+        self.leaf_counts_, self.n_samples_ = found.counts, found.n
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Count new rows in the leaves of the same trees."""
+        refuse_bad_values(fed, self._names())
+        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_)
+        self.leaf_counts_ = factor * self.leaf_counts_ + new
+        self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
+
+    def _comparable(self) -> float:
+        # Depths grow with the number of rows until these are many more than the subsample.
+        return min(1.0, self.n_samples_ / (_MANY * self.subsample))
+
+    def _parameters(self, without: int = 0) -> dict[str, Any]:
+        """Return the parameters of the score, of new rows or of training rows left out."""
+        depths = leaf_depths(self.leaf_counts_, self.n_samples_, subsample=self.subsample, without=without)
+        usual = float(usual_depth(max(2, min(self.subsample, self.n_samples_))))
+        return {"features": self.features_, "cuts": self.cuts_, "depths": depths, "usual": usual}
+
+    def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        return isolation_score, self._parameters()
+
+    def _training_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
+        return isolation_score, self._parameters(without=1)
+
+    def _level(self) -> float:
+        return self._level_of_new_rows()
+
+    def _shares(self, X: Array) -> Vector:
+        parameters = self._parameters()
+        del parameters["usual"]
+        gains = isolation_gains(self.leaf_counts_, self.n_samples_, subsample=self.subsample)
+        return isolation_shares(X, **parameters, gains=gains)

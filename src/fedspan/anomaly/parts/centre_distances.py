@@ -1,0 +1,85 @@
+"""Distance to the nearest centres: the score of a row is its mean distance to the two nearest centres of k-means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.anomaly.scores import standardized
+from fedspan.errors import InputError
+from fedspan.federation import transform
+from fedspan.federation.site.parameters import Matrix, Vector
+
+Array = NDArray[Any]
+
+#: A row counts the distances to this many centres.
+NEAREST = 2
+_BLOCK_BYTES = 2**21
+#: The move of a centre when a row is left out, in moves of the mean: those of other rows' labels are in it.
+_FOLLOWS = 1.5
+#: In place of the infinite factor of a centre that would not exist without the row.
+NO_CENTRE = 1e200
+
+
+@transform("anomaly.centre_score")
+def centre_score(X: Array, mean: Vector, scale: Vector | None, centers: Matrix, growth: Vector) -> Matrix:
+    """Return the mean distance (n, 1) of ``(x - mean) / scale`` to its two nearest `centers` (k, d).
+
+    The distance to the nearest one is multiplied by its entry of `growth` (k,): 1 for new rows (`left_out_growth`).
+    """
+    if centers.shape[1:] != mean.shape or growth.shape != centers.shape[:1] or not len(centers):
+        raise InputError("mean, centers and growth have shapes that do not fit")
+    lengths, most = np.vecdot(centers, centers), min(NEAREST, len(centers))
+    found = np.empty((len(X), 1))
+    size = max(1, _BLOCK_BYTES // (8 * max(centers.shape)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(X), size):
+            Z = standardized(X[start : start + size], mean, scale)
+            apart = Z @ (-2.0 * centers.T) + lengths
+            found[start : start + size, 0] = _nearest(Z, centers, growth, apart, most).mean(axis=1)
+    found[np.isnan(found)] = np.inf
+    return found
+
+
+def _nearest(Z: Matrix, centers: Matrix, growth: Vector, apart: Matrix, most: int) -> Matrix:
+    """Return the distances (n, most) to the nearest centres, the nearest of all one grown."""
+    # One more than needed: the nearest centre may grow away. Distances are taken from differences, which do not cancel.
+    some = min(most + 1, len(centers))
+    near = np.argpartition(apart, some - 1, axis=1)[:, :some]
+    D = np.sqrt(np.square(Z[:, None, :] - centers[near]).sum(axis=2))
+    rows, own = np.arange(len(Z)), D.argmin(axis=1)
+    D[rows, own] *= growth[near[rows, own]]
+    D.sort(axis=1)
+    return np.asarray(D[:, :most])
+
+
+def centre_shares(X: Array, mean: Vector, scale: Vector | None, centers: Matrix) -> Matrix:
+    """Return the features' shares (n, d) of `centre_score`: a distance is the sum of its squares over itself."""
+    Z = np.clip(standardized(X, mean, scale), -1e150, 1e150)
+    most = min(NEAREST, len(centers))
+    shares = np.zeros(Z.shape)
+    apart = Z @ (-2.0 * centers.T) + np.vecdot(centers, centers)
+    near = np.argpartition(apart, most - 1, axis=1)[:, :most]
+    for centre in near.T:
+        D = Z - centers[centre]
+        length = np.sqrt(np.vecdot(D, D))
+        shares += D**2 / np.where(length > 0, length, 1.0)[:, None]
+    total = shares.sum(axis=1, keepdims=True)
+    return np.asarray(shares / np.where(total > 0, total, 1.0))
+
+
+def left_out_growth(counts: Array) -> Vector:
+    """Return by how much the distance to a centre of so many rows (k,) grows if the row is left out of its training.
+
+    Without the row x the mean c of m rows is ``c - (x - c) / (m - 1)``. Then other rows find another centre nearer,
+    too, and c moves on: by half as much again, as measured. The mean of one row does not exist without it.
+
+    Examples
+    --------
+    >>> left_out_growth(np.array([4, 2]))
+    array([1.5, 2.5])
+    """
+    m = np.asarray(counts, dtype=np.float64)
+    return np.where(m > 1, 1.0 + _FOLLOWS / np.maximum(m - 1.0, 1.0), NO_CENTRE)

@@ -1,0 +1,57 @@
+"""Write a detector to a file that runs without fedspan: plain arrays for gateways, or ONNX."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.anomaly.parts.isolation_trees import isolation_gains
+from fedspan.anomaly.parts.recalibration import edges_around
+from fedspan.checks import one_of
+from fedspan.errors import InputError
+from fedspan.gateway.scorer import FORMAT
+
+if TYPE_CHECKING:
+    from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+
+Array = NDArray[Any]
+
+
+def export(detector: ExplainedDetector, path: str | os.PathLike[str], precision: str = "double") -> None:
+    """Write a fitted detector to ``.npz`` (for ``fedspan gateway``) or ``.onnx``."""
+    one_of("precision", precision, ("double", "single"))
+    target = Path(path)
+    if target.suffix not in (".npz", ".onnx"):
+        raise InputError(f"{target} must end in .npz, for 'fedspan gateway', or in .onnx")
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {target.parent} does not exist: make it first")
+    arrays: dict[str, Any] = gateway_arrays(detector)
+    if target.suffix == ".npz":
+        with target.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+        return
+    from fedspan.anomaly.parts.onnx_detector import onnx_model
+
+    target.write_bytes(onnx_model(arrays, precision))
+
+
+def gateway_arrays(detector: ExplainedDetector) -> dict[str, Array]:
+    """Return what `fedspan.gateway.scorer.Scorer` needs."""
+    parameters = {name: value for name, value in detector._score_transform()[1].items() if value is not None}
+    parameters.pop("growth", None)
+    if "features" in parameters:
+        subsample = int(getattr(detector, "subsample", 256))
+        isolation: Any = detector
+        parameters["gains"] = isolation_gains(isolation.leaf_counts_, detector.n_samples_, subsample=subsample)
+        parameters["features"] = parameters["features"].astype(np.int32)
+    if hasattr(detector, "_ranks"):
+        parameters |= detector._ranks()
+    d = detector.n_features_in_
+    columns = detector._names() or tuple(f"feature {j}" for j in range(d))
+    edges = getattr(detector, "sketch_edges_", edges_around(-detector.offset_)[0])
+    about = {"format": FORMAT, "threshold": -detector.offset_, "columns": np.array(columns, dtype=str)}
+    return {name: np.asarray(value) for name, value in {**about, "sketch_edges": edges, **parameters}.items()}

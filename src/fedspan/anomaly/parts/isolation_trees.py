@@ -1,0 +1,231 @@
+"""Isolation trees whose cuts do not depend on rows: a site counts its rows in each leaf, and that is all it sends.
+
+The coordinator draws full binary trees of depth h. A node cuts a random column at a random point of its own interval,
+which begins as the range of the column's bulk. Counts of the leaves, summed over the sites, give the number of rows of
+every node. From these the depth follows at which a row of a leaf would be alone in a subsample of the rows, as in an
+isolation forest: a node counts if its cut separates rows, and a path ends where the subsample has one row or fewer.
+
+Nodes are numbered by level: the children of node k are 2 k + 1 and 2 k + 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.aggregation import Aggregator
+from fedspan.errors import InputError
+from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector
+from fedspan.sums.moments import row_totals
+from fedspan.sums.quantiles import quantiles
+from fedspan.sums.row_blocks import blocks, n_columns
+
+Array = NDArray[Any]
+Features = Annotated[NDArray[np.int64], ArrayOf("whole", 2, least=0, most=2**31)]
+
+#: Cuts are drawn in the range between these quantiles of each column, and up to its width beyond.
+RANGE = (0.02, 0.98)
+#: Rows times trees that are followed at once.
+_CELLS = 2**17
+#: The root's interval is wider than the range, on each side by up to this part of it, to cut off rows beyond the bulk.
+_MARGIN = 1.0
+_EULER = 0.5772156649015329
+
+
+def grown_trees(
+    low: Vector, high: Vector, *, n_trees: int, depth: int, rng: np.random.Generator
+) -> tuple[Features, Matrix]:
+    """Return the columns and cuts (n_trees, 2^depth - 1) of trees over the ranges from `low` to `high` (d,)."""
+    d, inner = len(low), 2**depth - 1
+    span = np.where(high > low, high - low, 1.0)
+    features = rng.integers(d, size=(n_trees, inner))
+    cuts, place = np.empty((n_trees, inner)), rng.random((n_trees, inner))
+    left, right = np.empty((n_trees, 2 * inner + 1, d)), np.empty((n_trees, 2 * inner + 1, d))
+    left[:, 0] = low - _MARGIN * span * rng.random((n_trees, d))
+    right[:, 0] = high + _MARGIN * span * rng.random((n_trees, d))
+    tree = np.arange(n_trees)
+    for node in range(inner):
+        j = features[:, node]
+        at = left[tree, node, j] + (right[tree, node, j] - left[tree, node, j]) * place[:, node]
+        cuts[:, node] = at
+        for child in (2 * node + 1, 2 * node + 2):
+            left[:, child], right[:, child] = left[:, node], right[:, node]
+        right[tree, 2 * node + 1, j] = at
+        left[tree, 2 * node + 2, j] = at
+    return features, cuts
+
+
+def leaves_of(X: Array, features: Array, cuts: Array) -> NDArray[np.intp]:
+    """Return the number (n, n_trees) of the leaf that each row reaches in each tree, from 0."""
+    trees, inner = cuts.shape
+    own, flat_features, flat_cuts = np.arange(trees) * inner, features.ravel(), cuts.ravel()
+    rows = np.arange(len(X))[:, None]
+    node = np.zeros((len(X), trees), dtype=np.intp)
+    for _ in range((inner + 1).bit_length() - 1):
+        at = node + own
+        node = 2 * node + 1 + (X[rows, flat_features[at]] >= flat_cuts[at])
+    return np.asarray(node - inner)
+
+
+def of_leaves(site: Site, *, cuts: Array, **_: Any) -> int:
+    """Return the number of rows for each leaf: some leaf has no more than that."""
+    return len(site) // (1 + int(cuts.shape[-1]))
+
+
+@step("anomaly.leaf_counts", reveals="sums", counts=["n"], fewest=of_leaves, fewest_in_sums=False)
+def local_leaf_counts(site: Site, features: Features, cuts: Matrix) -> dict[str, Any]:
+    """Leaves the site: its number of rows, and the number of them in each leaf of each tree."""
+    _check_trees(features, cuts, n_columns(site))
+    trees, leaves = len(cuts), cuts.shape[1] + 1
+    counts = np.zeros(trees * leaves, dtype=np.int64)
+    for block in blocks(site):
+        size = max(1, _CELLS // trees)
+        for start in range(0, len(block), size):
+            cells = leaves_of(block[start : start + size], features, cuts) + leaves * np.arange(trees)
+            counts += np.bincount(cells.ravel(), minlength=trees * leaves)
+    return {"n": len(site), "counts": counts.reshape(trees, leaves)}
+
+
+@dataclass(frozen=True)
+class IsolationCounts:
+    """Trees, the number of rows in their leaves (n_trees, 2^depth), and the number of all rows."""
+
+    features: Features
+    cuts: Matrix
+    counts: Matrix
+    n: int
+
+
+def isolation_counts(
+    fed: Federation, *, n_trees: int = 100, depth: int = 8, aggregator: Aggregator | None = None
+) -> IsolationCounts:
+    """Draw trees in the ranges of the columns' bulk, and count the rows of all sites in their leaves.
+
+    With an `aggregator` ranges and shares of rows are combined by it, and the number of rows is an estimate.
+    """
+    low, high = (quantiles(fed, level=level, aggregator=aggregator) for level in RANGE)
+    features, cuts = grown_trees(low, high, n_trees=n_trees, depth=depth, rng=fed.rng)
+    return IsolationCounts(features, cuts, *leaf_counts(fed, features=features, cuts=cuts, aggregator=aggregator))
+
+
+def leaf_counts(
+    fed: Federation, *, features: Features, cuts: Matrix, aggregator: Aggregator | None = None
+) -> tuple[Matrix, int]:
+    """Return the number of rows in the leaves of given trees, and that of all rows."""
+    total = row_totals(["counts"], fed, local_leaf_counts, aggregator, features=features, cuts=cuts)
+    counts = np.asarray(total.sums["counts"], dtype=np.float64)
+    wanted = (len(cuts), cuts.shape[1] + 1)
+    if counts.shape != wanted or total.n < 1 or (counts < 0).any():
+        raise InputError(
+            f"the sites' counts of {total.n} rows have the shape {counts.shape}, and must be numbers of at least 0 and "
+            f"of the shape {wanted}"
+        )
+    return counts, round(total.n)
+
+
+@transform("anomaly.isolation_score")
+def isolation_score(X: Array, features: Features, cuts: Matrix, depths: Matrix, usual: Positive) -> Matrix:
+    """Return ``2 ^ (-depth / usual)`` (n, 1), where a row's depth is the mean over the trees of `depths` at its leaves.
+
+    `depths` is (n_trees, 2^h), and `usual` the mean depth of a row in a random tree of as many rows.
+    """
+    _check_trees(features, cuts, X.shape[1], depths)
+    found, tree = np.empty((len(X), 1)), np.arange(len(cuts))
+    size = max(1, _CELLS // len(cuts))
+    for start in range(0, len(X), size):
+        leaf = leaves_of(X[start : start + size], features, cuts)
+        found[start : start + size, 0] = depths[tree, leaf].mean(axis=1)
+    return np.asarray(np.exp2(-found / usual))
+
+
+def isolation_shares(X: Array, features: Array, cuts: Array, depths: Array, gains: Array) -> Matrix:
+    """Return the features' shares (n, d) of the isolation: by the `gains` (n_trees, 2^(h+1) - 1) of a row's nodes.
+
+    A tree counts by the inverse of the row's depth, so that it counts most where the row is alone soonest.
+    """
+    trees, inner = cuts.shape
+    tree, rows = np.arange(trees), np.arange(len(X))
+    shares = np.zeros((len(X), X.shape[1]))
+    leaf = leaves_of(X, features, cuts)
+    weight = 1.0 / np.maximum(depths[tree, leaf], 1.0)
+    node = leaf + inner
+    while node.any():  # all leaves are on one level, so that all rows reach the roots together
+        parent = (node - 1) // 2
+        part = weight * gains[tree, node]
+        for t in range(trees):
+            np.add.at(shares, (rows, features[t, parent[:, t]]), part[:, t])
+        node = parent
+    total = shares.sum(axis=1, keepdims=True)
+    return np.asarray(shares / np.where(total > 0, total, 1.0))
+
+
+def node_counts(leaf_counts: Array) -> Matrix:
+    """Return the number of rows of all nodes (n_trees, 2^(h+1) - 1) from those of the leaves."""
+    levels = [np.asarray(leaf_counts, dtype=np.float64)]
+    while levels[-1].shape[1] > 1:
+        levels.append(levels[-1].reshape(len(leaf_counts), -1, 2).sum(axis=2))
+    return np.concatenate(levels[::-1], axis=1)
+
+
+def leaf_depths(leaf_counts: Array, n: float, *, subsample: int, without: int = 0) -> Matrix:
+    """Return the expected depths (n_trees, 2^h) at which rows of the leaves are alone in a subsample of n rows.
+
+    With ``without=1`` they are those of a row that is one of the n, as if it had been left out.
+    """
+    share, counts = _share(n - without, subsample), node_counts(leaf_counts)
+    node = np.arange(leaf_counts.shape[1]) + leaf_counts.shape[1] - 1
+    path = [node]
+    while path[-1][0]:
+        path.append((path[-1] - 1) // 2)
+    depths, alone = np.zeros(leaf_counts.shape), np.zeros(leaf_counts.shape, dtype=bool)
+    above = np.maximum(counts[:, path[-1]] - without, 0) * share
+    for node in path[-2::-1]:
+        mass = np.maximum(counts[:, node] - without, 0) * share
+        depths += ~alone & (above > mass)
+        alone |= mass <= 1.0
+        above = mass
+    return np.asarray(depths + np.where(alone, 0.0, usual_depth(above)))
+
+
+def isolation_gains(leaf_counts: Array, n: float, *, subsample: int) -> Matrix:
+    """Return by how much each node's cut isolates (n_trees, 2^(h+1) - 1): the log of its parent's mass over its own.
+
+    Masses below one row of the subsample count as one; the root has no gain.
+    """
+    mass = np.maximum(node_counts(leaf_counts) * _share(n, subsample), 1.0)
+    parents = (np.arange(mass.shape[1]) - 1) // 2
+    gains = np.log(mass[:, parents] / mass)
+    gains[:, 0] = 0.0
+    return np.maximum(gains, 0.0)
+
+
+def usual_depth(rows: Any) -> Any:
+    """Return the mean depth of a row in a random tree of so many rows (Liu, Ting and Zhou 2008, equation 1).
+
+    Examples
+    --------
+    >>> usual_depth(np.array([1.0, 2.0, 256.0])).round(2)
+    array([ 0.  ,  1.  , 10.24])
+    """
+    m = np.asarray(rows, dtype=np.float64)
+    many = np.maximum(m, 2.0)
+    depth = 2.0 * (np.log(many - 1.0) + _EULER) - 2.0 * (many - 1.0) / many
+    return np.where(m > 2.0, depth, np.where(m >= 2.0, 1.0, 0.0))
+
+
+def _share(n: float, subsample: int) -> float:
+    return min(1.0, subsample / max(n, 1.0))
+
+
+def _check_trees(features: Array, cuts: Array, d: int, depths: Array | None = None) -> None:
+    """Refuse arrays that are no trees over rows of `d` columns."""
+    inner = cuts.shape[1]
+    full = inner > 0 and math.log2(inner + 1).is_integer()
+    fits = features.shape == cuts.shape and (depths is None or depths.shape == (len(cuts), inner + 1))
+    if not full or not fits or not len(cuts) or features.max() >= d:
+        raise InputError(f"features, cuts and depths are no full trees over rows of {d} columns")

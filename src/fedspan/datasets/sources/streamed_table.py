@@ -1,0 +1,232 @@
+"""Tables that stay on disk or in a database: a site reads them in blocks, and holds one block at a time."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.errors import InputError
+from fedspan.federation.site.row_stream import RowStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rows that are read at once, at most: about 2 million cells.
+_READ_CELLS = 2**21
+
+
+def stream(source: Any, *, columns: Sequence[str] | None = None, connection: Any = None) -> RowStream:
+    """Return a table for `fedspan.Site` whose rows stay where they are, for data larger than memory.
+
+    A site reads it in blocks, once for every pass over the rows, and holds one block at a time. Every method by sums
+    works so: scaling, PCA, detectors, k-means, regressions. A method that needs all rows at once refuses, with the
+    memory that they would take.
+
+    Parameters
+    ----------
+    source : path, pyarrow dataset, or str
+        A Parquet, Feather or CSV file, or a folder of such files of one kind; a ``pyarrow.dataset.Dataset``; or with
+        `connection` an SQL query, whose rows must come in the same order every time (``ORDER BY``).
+    columns : names, optional
+        The columns to read, which must hold numbers. Default: all.
+    connection : optional
+        A connection of DuckDB, or of Python's database interface (DB-API), for a query.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.dataset as ds
+    >>> rows = stream(ds.dataset(pa.table({"a": [1.0, 2.0, 3.0], "b": [1, 0, 1]})))
+    >>> rows.shape, rows.feature_names, [len(block) for block in rows.batches(2)]
+    ((3, 2), ('a', 'b'), [2, 1])
+    """
+    if connection is not None:
+        return _Query(str(source), connection, columns)
+    return _Files(source, columns)
+
+
+class _Table(RowStream):
+    """What files and queries have in common: Arrow or plain batches become blocks of float64."""
+
+    def batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        """Yield blocks of at most `rows` rows."""
+        d = self.shape[1]
+        at_once = max(1, min(_READ_CELLS // max(1, d), 2**16))
+        for batch in self._batches(max(min(rows, at_once), min(at_once, 1024))):
+            for start in range(0, len(batch), rows):
+                yield batch[start : start + rows]
+
+    @abstractmethod
+    def _batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        """Yield batches of about `rows` rows."""
+
+    @abstractmethod
+    def _with(self, names: Sequence[str]) -> Self:
+        """Return the table with these of its columns."""
+
+    def in_order(self, names: Sequence[str]) -> RowStream:
+        """Return the table with its columns in the order of `names`."""
+        return self._with(names)
+
+    def column(self, name: str) -> tuple[RowStream, NDArray[Any]]:
+        """Return the table without a column, and the values of that column."""
+        names = self.feature_names or ()
+        if name not in names:
+            raise InputError(f"{self.label} has no column {name!r}. Columns: {', '.join(names[:20])}")
+        values = [block[:, 0] for block in self._with([name]).batches(2**16)]
+        rest = self._with([other for other in names if other != name])
+        return rest, np.concatenate(values) if values else np.empty(0)
+
+    def __repr__(self) -> str:
+        return f"<{self.label}: {self.shape[0]} x {self.shape[1]}, streamed>"
+
+
+class _Files(_Table):
+    """The files of an Arrow dataset."""
+
+    def __init__(self, source: Any, columns: Sequence[str] | None) -> None:
+        self._dataset = source if hasattr(source, "get_fragments") else _dataset(source)
+        self.label = "the dataset" if self._dataset is source else str(source)
+        schema = self._dataset.schema
+        self.feature_names = _known(columns, schema.names, self.label)
+        for name in self.feature_names:
+            _check_type(schema.field(name).type, name, self.label)
+        self.shape = (int(self._dataset.count_rows()), len(self.feature_names))
+
+    def stamp(self) -> str:
+        """Return names, sizes and times of the files; of a dataset without files, its number of rows."""
+        digest = blake2b(repr((self.feature_names, self.shape)).encode(), digest_size=8)
+        for name in sorted(getattr(self._dataset, "files", ())):
+            if Path(name).exists():
+                found = Path(name).stat()
+                digest.update(f"{Path(name).name} {found.st_size} {found.st_mtime_ns};".encode())
+        return f"{self.shape[0]}x{self.shape[1]} streamed #{digest.hexdigest()}"
+
+    def _with(self, names: Sequence[str]) -> Self:
+        made = object.__new__(type(self))
+        made._dataset, made.label = self._dataset, self.label
+        made.feature_names, made.shape = tuple(names), (self.shape[0], len(names))
+        return made
+
+    def _batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        names = list(self.feature_names or ())
+        for fragment in self._dataset.get_fragments():
+            for batch in _fragment_batches(fragment, self._dataset.schema, names, rows):
+                if batch.num_rows:
+                    yield _values(batch, names)
+
+
+class _Query(_Table):
+    """The rows of an SQL query, which is made again for every pass."""
+
+    def __init__(self, query: str, connection: Any, columns: Sequence[str] | None) -> None:
+        self.label = "the query"
+        self._query, self._connection = query.rstrip().rstrip(";"), connection
+        self.feature_names = _known(columns, self._names(self._query), self.label)
+        counted = self._rows(f"SELECT COUNT(*) FROM ({self._query}) AS counted")
+        self.shape = (int(next(counted)[0][0]), len(self.feature_names))
+
+    def stamp(self) -> str:
+        """Return a digest of the query and its numbers of rows and columns: a database does not tell of changes."""
+        digest = blake2b(repr((self._query, self.feature_names)).encode(), digest_size=8).hexdigest()
+        return f"{self.shape[0]}x{self.shape[1]} streamed #{digest}"
+
+    def _with(self, names: Sequence[str]) -> Self:
+        made = object.__new__(type(self))
+        made.label, made._query, made._connection = self.label, self._query, self._connection
+        made.feature_names, made.shape = tuple(names), (self.shape[0], len(names))
+        return made
+
+    def _batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        if hasattr(self._connection, "cursor") and type(self._connection).__module__.partition(".")[0] == "duckdb":
+            found = self._connection.cursor().execute(self._query)
+            reader = found.fetch_record_batch(rows)
+            for batch in reader:
+                yield _values(batch, list(self.feature_names or ()))
+            return
+        places = [self._names(self._query).index(name) for name in self.feature_names or ()]
+        for some in self._rows(self._query, rows):
+            try:
+                block = np.array([[row[place] for place in places] for row in some], dtype=np.float64)
+            except (TypeError, ValueError):
+                raise InputError(f"{self.label} has cells that are no numbers: choose columns of numbers") from None
+            yield block.reshape(len(some), len(places))
+
+    def _names(self, query: str) -> list[str]:
+        cursor = self._connection.cursor()
+        found = cursor.execute(f"SELECT * FROM ({query}) AS named LIMIT 0")
+        return [str(column[0]) for column in (getattr(cursor, "description", None) or found.description)]
+
+    def _rows(self, query: str, at_once: int = 1) -> Iterator[list[Any]]:
+        cursor = self._connection.cursor()
+        cursor.execute(query)
+        while some := cursor.fetchmany(at_once):
+            yield some
+
+
+def _dataset(source: Any) -> Any:
+    """Return the Arrow dataset of a file, or of the files of a folder."""
+    import pyarrow.dataset as ds
+
+    path = Path(os.fspath(source))
+    kinds = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "ipc", ".csv": "csv"}
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    files = sorted(found for found in path.rglob("*") if found.suffix in kinds) if path.is_dir() else [path]
+    found = {kinds.get(file.suffix) for file in files}
+    if len(found) != 1 or None in found:
+        what = "holds files of several kinds" if len(found) > 1 else "is, or holds, no file that can be streamed"
+        raise InputError(f"{path} {what}: use Parquet, Feather or CSV files of one kind ({', '.join(kinds)})")
+    return ds.dataset([str(file) for file in files], format=found.pop())
+
+
+def _fragment_batches(fragment: Any, schema: Any, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of one file, without reading ahead: a group of rows may be large."""
+    if type(fragment).__name__ == "ParquetFileFragment":
+        import pyarrow.parquet as pq
+
+        with fragment.open() as opened, pq.ParquetFile(opened) as file:
+            yield from file.iter_batches(batch_size=rows, columns=names)
+        return
+    options = {"batch_size": rows, "batch_readahead": 1, "fragment_readahead": 1}
+    yield from fragment.to_batches(schema=schema, columns=names, **options)
+
+
+def _values(batch: pa.RecordBatch, names: list[str]) -> NDArray[np.float64]:
+    """Return a batch as a block of float64, whose missing cells are NaN."""
+    block = np.empty((batch.num_rows, len(names)), order="F")
+    for place, name in enumerate(names):
+        column = batch.column(name)
+        block[:, place] = column.to_numpy(zero_copy_only=False)
+    return block
+
+
+def _known(columns: Sequence[str] | None, names: Sequence[str], label: str) -> tuple[str, ...]:
+    """Return the chosen columns, which must exist."""
+    for name in columns or ():
+        if name not in names:
+            raise InputError(f"{label} has no column {name!r}. Columns: {', '.join(map(str, names[:20]))}")
+    return tuple(map(str, names if columns is None else columns))
+
+
+def _check_type(kind: Any, name: str, label: str) -> None:
+    """Refuse columns that hold no numbers."""
+    from pyarrow import types
+
+    numbers: tuple[Callable[[Any], bool], ...] = (
+        types.is_integer,
+        types.is_floating,
+        types.is_boolean,
+        types.is_decimal,
+    )
+    if not any(is_one(kind) for is_one in numbers):
+        raise InputError(
+            f"{label}: column {name!r} holds {kind}, and a streamed table holds numbers: choose others with "
+            "columns=[...]"
+        )

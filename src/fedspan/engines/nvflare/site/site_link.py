@@ -1,0 +1,94 @@
+"""A site's end of the connection: its process passes the coordinator's bytes on to the worker, which decides."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
+
+from fedspan.engines.nvflare.client.user_session import SITE_CHANNEL
+from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
+
+#: The site's kit, set by its own process.
+home: Path | None = None
+
+#: Seconds without a word from the coordinator, which asks while a user is connected, after which no user is: the
+#: worker may then read its data again.
+IDLE = 15.0
+
+
+class SiteLinkComponent(FLComponent):  # type: ignore[misc]
+    """The link as a component of NVIDIA FLARE's client."""
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Open the link when the site is up."""
+        if event_type == EventType.SYSTEM_START and home is not None:
+            link = SiteLink(home)
+            fl_ctx.get_engine().get_cell().register_request_cb(channel=SITE_CHANNEL, topic="*", cb=link.request)
+            threading.Thread(target=link.watch, daemon=True, name="fedspan-site-link").start()
+
+
+class SiteLink:
+    """Passes requests to the worker of a kit."""
+
+    def __init__(self, kit: Path) -> None:
+        self.instance = secrets.token_bytes(8)
+        self._path = socket_path(kit)
+        self._lock = threading.Lock()
+        self._free: list[Connection[bytes, bytes]] = []
+        self._heard = time.monotonic()
+
+    def request(self, message: Any) -> Any:
+        """Answer the server: that this site is there, or with the worker's answer. Other sites are refused."""
+        from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+        from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
+
+        if message.get_header(MessageHeaderKey.ORIGIN) != "server":
+            return make_reply("unauthorized", "only the federation's server may call a site")
+        self._heard = time.monotonic()
+        if message.get_header(MessageHeaderKey.TOPIC) == "alive":
+            return new_cell_message({}, self.instance)
+        try:
+            return new_cell_message({}, self.answer(bytes(message.payload)))
+        except ConnectionError as error:
+            return make_reply("service_unavailable", str(error))
+
+    def answer(self, request: bytes) -> bytes:
+        """Return the worker's answer."""
+        with self._lock:
+            link = self._free.pop() if self._free else None
+        if link is not None and link.poll():  # a worker sends nothing without a request: this one has ended
+            link.close()
+            link = None
+        link = link or self._connect()
+        try:
+            link.send_bytes(request)
+            answer = link.recv_bytes(LONGEST)
+        except (EOFError, OSError):
+            link.close()
+            raise ConnectionError("the site's worker died during this request; it is restarting") from None
+        with self._lock:
+            self._free.append(link)
+        return answer
+
+    def watch(self) -> None:
+        """Close the connections to the worker when no user is connected any more."""
+        while True:
+            time.sleep(IDLE / 5)
+            if time.monotonic() - self._heard > IDLE:
+                with self._lock:
+                    idle, self._free = self._free, []
+                for link in idle:
+                    link.close()
+
+    def _connect(self) -> Connection[bytes, bytes]:
+        try:
+            return Client(self._path, "AF_UNIX")
+        except OSError:
+            raise ConnectionError("the site's worker is restarting") from None

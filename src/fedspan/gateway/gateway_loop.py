@@ -1,0 +1,155 @@
+"""The loop of a gateway: read rows, score them, write alarms, keep sums. A kill at any moment loses and doubles no row.
+
+Alarms are appended to a file, and the place in it is kept with the place in the input and the sums, in one file that is
+replaced as a whole. What was written after that place is cut off at the next start, and its rows are read again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from fedspan.errors import InputError
+from fedspan.gateway.kept_sums import KeptSums
+from fedspan.gateway.row_reader import RowError, RowReader, lines
+from fedspan.gateway.scorer import Scorer
+
+FORMS = ("jsonl", "csv")
+#: Rows that are scored at once.
+_BATCH = 1000
+#: Seconds between two times that all is kept; rows since are read again after a kill.
+_SECONDS = 0.25
+
+
+def gateway(
+    model: Path,
+    rows: Path | None = None,
+    form: str | None = None,
+    alarms: Path | None = None,
+    state: Path | None = None,
+    follow: bool = False,
+    top: int = 3,
+) -> int:
+    """Score rows from standard input or a file, and write an alarm for each that is above the threshold."""
+    scorer = _scorer(model)
+    if follow and rows is None:
+        raise InputError("--follow needs --rows FILE: standard input is read until it ends")
+    kept = KeptSums.empty(len(scorer.columns), len(scorer.arrays["sketch_edges"]))
+    if state is not None and state.exists():
+        kept = _kept(state, kept)
+    form = form or ("csv" if rows is not None and rows.suffix.lower() == ".csv" else "jsonl")
+    descriptor = sys.stdin.fileno() if rows is None else _opened(rows, kept.offset)
+    out = _output(alarms, kept.written if state is not None else None)
+    reader = RowReader(scorer.columns, form, kept.header or None)
+    # Standard input that is sent again begins with the lines that are dealt with; a file is opened behind them.
+    skipped, saved = kept.lines if rows is None else 0, time.monotonic()
+    try:
+        for some in lines(descriptor, follow=follow):
+            new = some[skipped:]
+            skipped -= min(skipped, len(some))
+            for start in range(0, len(new), _BATCH):
+                _deal_with(new[start : start + _BATCH], reader, scorer, kept, out, top)
+            if state is not None and (not some or time.monotonic() - saved > _SECONDS):
+                _save(kept, reader, state)
+                saved = time.monotonic()
+        if state is not None:
+            _save(kept, reader, state)
+    except RowError as error:
+        raise InputError(f"{rows or 'standard input'}: {error}") from None
+    finally:
+        if alarms is not None:
+            out.close()
+        if rows is not None:
+            os.close(descriptor)
+    print(f"{kept.rows} rows, {kept.alarms} alarms, {kept.bad} lines that were no rows", file=sys.stderr)
+    return 0
+
+
+def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSums, out: BinaryIO, top: int) -> None:
+    """Score lines, write alarms, and add to the sums."""
+    found, numbers, texts = [], [], []
+    for at, line in enumerate(new):
+        try:
+            row = reader.row(line)
+        except RowError as error:
+            if kept.lines + at == 0:
+                raise  # the first line of CSV
+            kept.bad += 1
+            texts.append(json.dumps({"line": kept.lines + at + 1, "error": str(error)}))
+            continue
+        if row is not None and np.isfinite(row).all():
+            found.append(row)
+            numbers.append(kept.lines + at + 1)
+        elif row is not None:
+            kept.bad += 1
+            texts.append(json.dumps({"line": kept.lines + at + 1, "error": "it holds NaN or infinity"}))
+    kept.offset += sum(map(len, new)) + len(new)
+    kept.lines += len(new)
+    if found:
+        X = np.stack(found)
+        scores = scorer.score(X)
+        above = np.flatnonzero(scores > scorer.threshold)
+        if len(above):
+            for i, features in zip(above, scorer.top_features(X[above], top), strict=True):
+                alarm = {"line": numbers[i], "score": float(scores[i]), "threshold": scorer.threshold}
+                texts.append(json.dumps({**alarm, "top_features": features}))
+        kept.alarms += len(above)
+        kept.add(X, scores, scorer.arrays["sketch_edges"])
+    if texts:
+        data = "".join(f"{text}\n" for text in texts).encode()
+        out.write(data)
+        out.flush()
+        kept.written += len(data)
+
+
+def _save(kept: KeptSums, reader: RowReader, state: Path) -> None:
+    kept.header = reader.header or []
+    kept.save(state)
+
+
+def _scorer(model: Path) -> Scorer:
+    try:
+        return Scorer.load(model)
+    except FileNotFoundError:
+        raise InputError(f"there is no model {model}: write one by detector.export('detector.npz')") from None
+    except (ValueError, KeyError, OSError, EOFError) as error:
+        raise InputError(f"{model} is no exported detector (detector.export('detector.npz')): {error}") from None
+
+
+def _kept(state: Path, like: KeptSums) -> KeptSums:
+    try:
+        kept = KeptSums.load(state)
+    except (ValueError, KeyError, OSError, EOFError) as error:
+        raise InputError(f"{state} holds no sums of a gateway: {error}") from None
+    if kept.mean.shape != like.mean.shape or kept.counts.shape != like.counts.shape:
+        raise InputError(f"{state} holds the sums of a model with other columns: choose another --state for this one")
+    return kept
+
+
+def _opened(rows: Path, offset: int) -> int:
+    try:
+        descriptor = os.open(rows, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"{rows} can't be read: {error.strerror}") from None
+    if os.fstat(descriptor).st_size + 1 < offset:  # the last line may have no end
+        os.close(descriptor)
+        raise InputError(f"{rows} is shorter than what was read of it: it was replaced; choose another --state")
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    return descriptor
+
+
+def _output(alarms: Path | None, written: int | None) -> BinaryIO:
+    """Return where alarms are written: standard output, or a file without what was not kept."""
+    if alarms is None:
+        return sys.stdout.buffer
+    out = os.fdopen(os.open(alarms, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    if written is not None:
+        out.truncate(written)
+    out.seek(0, os.SEEK_END)
+    return out

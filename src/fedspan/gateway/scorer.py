@@ -1,0 +1,179 @@
+"""Score and explain rows by an exported detector: numpy alone, and nothing else of fedspan.
+
+The file is numpy's ``.npz`` of plain arrays: those of the members that the detector has, a threshold, and the names of
+the columns. Members are what `FedAnomalyDetector` joins; other detectors have one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+FORMAT = 1
+_NEAREST = 2
+_CANCELLED = 1e-5
+
+
+class Scorer:
+    """An exported detector: ``score(X)`` of rows (n, d), its ``threshold``, and ``shares(X)`` of the columns."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        if "format" not in arrays or int(arrays["format"]) != FORMAT:
+            raise ValueError(f"the file is no detector for gateways of format {FORMAT}")
+        self.arrays = dict(arrays)
+        self.threshold = float(arrays["threshold"])
+        self.columns = [str(name) for name in arrays["columns"]]
+        names = ("mean", "scale", "root", "components", "inside", "centers", "features", "ranks")
+        given: list[Any] = [self.arrays.get(name) for name in names]  # None where there is no such member
+        self._mean, self._scale, self._root, self._components, self._inside = given[:5]
+        self._centers, self._features, self._ranks = given[5:]
+        if self._root is not None:
+            self._factor = np.ascontiguousarray(self._over_scale(self._root).T)
+        if self._components is not None:
+            self._outside = float(self.arrays["outside"])
+        if self._centers is not None:
+            self._cross = np.ascontiguousarray(-2.0 * self._centers.T)
+            self._lengths = np.einsum("ij,ij->i", self._centers, self._centers)
+        if self._features is not None:
+            self._prepare_trees()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Scorer:
+        """Read what ``detector.export("detector.npz")`` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            return cls({name: file[name] for name in file.files})
+
+    def score(self, X: Array) -> Array:
+        """Return the anomaly score (n,) of each row; infinite where numbers overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            members = self.members(X)
+            found = members[0] if self._ranks is None else self._rank_parts(members).sum(axis=0)
+        return np.where(np.isnan(found), np.inf, found)
+
+    def score_one(self, x: Array) -> float:
+        """Return the anomaly score of one row (d,), quickly for a detector by Mahalanobis distances."""
+        if self._root is None or self._ranks is not None:
+            return float(self.score(x[None])[0])
+        w = (x - self._mean) @ self._factor
+        return float(w @ w)
+
+    def members(self, X: Array) -> list[Array]:
+        """Return the scores (n,) of each member."""
+        found = []
+        Z = None if self._mean is None else self._standard(X)
+        if self._centers is not None and Z is not None:
+            found.append(self._distances(Z)[1].mean(axis=1))
+        if self._features is not None:
+            depths = self._flat_depths[self._leaves(X) + self._first_leaf].mean(axis=1)
+            found.append(np.exp2(-depths / float(self.arrays["usual"])))
+        if self._root is not None:
+            W = (X - self._mean) @ self._factor
+            found.append(np.einsum("ij,ij->i", W, W))
+        elif self._components is not None and Z is not None:
+            found.append(self._by_subspace(Z))
+        return found
+
+    def shares(self, X: Array) -> Array:
+        """Return the share (n, d) of each column in the score of each row."""
+        found = []
+        Z = None if self._mean is None else np.clip(self._standard(X), -1e150, 1e150)
+        if self._centers is not None and Z is not None:
+            near, distances = self._distances(Z)
+            parts = np.square(Z[:, None, :] - self._centers[near]) / np.where(distances > 0, distances, 1.0)[:, :, None]
+            found.append(parts.sum(axis=1))
+        if self._features is not None:
+            found.append(self._isolation_parts(X))
+        if self._root is not None and Z is not None:
+            W = Z @ self._root
+            found.append(np.square(W / np.maximum(np.abs(W).max(axis=1, keepdims=True), 1e-300)))
+        elif self._components is not None and Z is not None:
+            T = Z @ self._components.T
+            W = np.sqrt(self._outside) * (Z - T @ self._components)
+            if self._inside is not None:
+                W += (T * np.sqrt(self._inside)) @ self._components
+            found.append(np.square(W / np.maximum(np.abs(W).max(axis=1, keepdims=True), 1e-300)))
+        found = [_normed(parts) for parts in found]
+        if self._ranks is None:
+            return np.asarray(found[0])
+        weights = self._rank_parts(self.members(X))
+        return _normed(sum(weight[:, None] * parts for weight, parts in zip(weights, found, strict=True)))
+
+    def top_features(self, X: Array, count: int = 3) -> list[list[list[Any]]]:
+        """Return for each row the columns with the largest shares, as name and share."""
+        shares = self.shares(X)
+        order = np.argsort(-shares, axis=1, kind="stable")[:, :count]
+        pairs = [zip(row, shares[i, row], strict=True) for i, row in enumerate(order)]
+        return [[[self.columns[j], round(float(share), 4)] for j, share in pair] for pair in pairs]
+
+    def _over_scale(self, rows: Array) -> Array:
+        return rows if self._scale is None else rows / self._scale
+
+    def _standard(self, X: Array) -> Array:
+        return self._over_scale(np.asarray(X, dtype=np.float64) - self._mean)
+
+    def _distances(self, Z: Array) -> tuple[Array, Array]:
+        """Return the nearest centres (n, 2), and the distances to them."""
+        most = min(_NEAREST, len(self._centers))
+        near = np.argpartition(Z @ self._cross + self._lengths, most - 1, axis=1)[:, :most]
+        return near, np.sqrt(np.square(Z[:, None, :] - self._centers[near]).sum(axis=2))
+
+    def _by_subspace(self, Z: Array) -> Array:
+        T = Z @ self._components.T
+        whole = np.einsum("ij,ij->i", Z, Z)
+        residual = whole - np.einsum("ij,ij->i", T, T)
+        lost = ~(residual > _CANCELLED * whole)
+        if lost.any():
+            R = Z[lost] - T[lost] @ self._components
+            residual[lost] = np.einsum("ij,ij->i", R, R)
+        inside = 0.0 if self._inside is None else np.square(T) @ self._inside
+        return np.asarray(self._outside * residual + inside)
+
+    def _prepare_trees(self) -> None:
+        trees, inner = self.arrays["cuts"].shape
+        self._levels = (inner + 1).bit_length() - 1
+        self._first = (np.arange(trees) * inner).astype(np.int32)
+        self._first_leaf = np.arange(trees) * (inner + 1)
+        self._flat_features = self._features.ravel().astype(np.int32)
+        self._flat_cuts = self.arrays["cuts"].ravel()
+        self._flat_depths = self.arrays["depths"].ravel()
+        self._inner = inner
+
+    def _leaves(self, X: Array) -> Array:
+        rows, wide = np.arange(len(X), dtype=np.int32)[:, None] * X.shape[1], X.ravel()
+        node = np.zeros((len(X), len(self._first)), dtype=np.int32)
+        for _ in range(self._levels):
+            at = node + self._first
+            node = 2 * node + 1 + (wide[rows + self._flat_features[at]] >= self._flat_cuts[at])
+        return np.asarray(node - self._inner)
+
+    def _isolation_parts(self, X: Array) -> Array:
+        gains, features, trees = self.arrays["gains"], self.arrays["features"], np.arange(len(self._first))
+        leaf = self._leaves(X)
+        weight = 1.0 / np.maximum(self._flat_depths[leaf + self._first_leaf], 1.0)
+        node, parts, rows = leaf + self._inner, np.zeros(X.shape), np.arange(len(X))[:, None]
+        while node.any():
+            parent = (node - 1) // 2
+            np.add.at(parts, (np.broadcast_to(rows, node.shape), features[trees, parent]), weight * gains[trees, node])
+            node = parent
+        return parts
+
+    def _rank_parts(self, members: list[Array]) -> Array:
+        edges, ranks = self.arrays["edges"], self.arrays["ranks"]
+        high, width = self.arrays["high"], self.arrays["width"]
+        return np.stack(
+            [
+                np.interp(own, edges[j], ranks[j]) + np.log1p(np.maximum(own - high[j], 0.0) / width[j])
+                for j, own in enumerate(members)
+            ]
+        )
+
+
+def _normed(parts: Array) -> Array:
+    total = parts.sum(axis=1, keepdims=True)
+    return np.asarray(parts / np.where(total > 0, total, 1.0))

@@ -1,0 +1,1 @@
+"""Adjustment for sites: location and scale of each column by site (ComBat)."""

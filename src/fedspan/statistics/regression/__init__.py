@@ -1,0 +1,1 @@
+"""Linear, logistic and Poisson regression by sums."""

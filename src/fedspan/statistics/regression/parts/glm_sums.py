@@ -1,0 +1,297 @@
+"""What the sites add up for a regression: products of rows, gradients, information, squared scores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from fedspan.errors import InputError
+from fedspan.federation import Site, step
+from fedspan.federation.site.parameters import ArrayOf, Flags, Labels, Matrix, OneOf, Vector
+from fedspan.statistics.regression.parts.design_rows import Column, Rows, design_rows, numeric_target
+from fedspan.statistics.regression.parts.families import FAMILIES, Family
+
+Array = NDArray[Any]
+FamilyName = Annotated[str, OneOf((*FAMILIES, "multinomial"))]
+SquaredName = Annotated[str, OneOf(("gaussian", *FAMILIES, "multinomial"))]
+MeatName = Annotated[str, OneOf(("HC0", "HC2", "HC3", "cluster"))]
+#: Rows that a direction must move by more than this share of the farthest one to count.
+_MOVED = 1e-3
+
+
+class _Classes:
+    """Labels of classes: numbers or text."""
+
+    @staticmethod
+    def check(name: str, value: object) -> Array:
+        text = isinstance(value, np.ndarray) and value.dtype.kind == "U"
+        return ArrayOf("text" if text else "float", 1).check(name, value)
+
+
+Classes = Annotated[NDArray[Any], _Classes()]
+
+
+@step("regression.products", reveals="sums", weighted=True, moments=True, counts=["n"])
+def local_products(
+    site: Site,
+    coef: Vector,
+    level: float,
+    intercept: bool,
+    offset: Column,
+    effects: Labels,
+    drop: bool,
+    centre: Vector,
+    factor: Matrix,
+    kept: Flags,
+) -> dict[str, Any]:
+    """Leaves the site: n, sums of weights and their logarithms, of Z'Z, Z'r, r and r^2; r are residuals of `coef`."""
+    k = len(factor)
+    found: dict[str, Any] = {"n": 0, "gram": np.zeros((k, k)), "moment": np.zeros(k)}
+    found |= {"squares": 0.0, "sum": 0.0, "weight": 0.0, "log_weight": 0.0}
+    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+        r = residuals(rows, coef, level, site.name)
+        w = rows.weights
+        found["n"] += len(r)
+        found["gram"] += rows.Z.T @ (w[:, None] * rows.Z)
+        found["moment"] += rows.Z.T @ (w * r)
+        found["squares"] += float(w @ r**2)
+        found["sum"] += float(w @ r)
+        found["weight"] += float(w.sum())
+        found["log_weight"] += float(np.log(w[w > 0]).sum())
+    return found
+
+
+def residuals(rows: Rows, coef: Vector, level: float, site: str) -> Vector:
+    """Return the targets minus offset, `level` and the linear predictor."""
+    return np.asarray(numeric_target(rows.y, site) - rows.offset - level - rows.Z @ coef)
+
+
+@step("regression.glm_start", reveals="sums", weighted=True, counts=["n"])
+def local_glm_start(
+    site: Site,
+    family: FamilyName,
+    classes: Classes,
+    level: float,
+    intercept: bool,
+    offset: Column,
+    effects: Labels,
+    drop: bool,
+    centre: Vector,
+    factor: Matrix,
+    kept: Flags,
+) -> dict[str, Any]:
+    """Leaves the site: n, and the sums of a first weighted least squares; those of the model without features."""
+    k = len(factor)
+    found: dict[str, Any] = {"n": 0, "gram": np.zeros((k, k)), "moment": np.zeros(k), "target": np.zeros(len(classes))}
+    found |= {"exposure": 0.0, "shifted": 0.0, "constant": 0.0, "bad": 0}
+    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+        y, known = targets(rows, family, classes, site.name)
+        w = rows.weights * known
+        found["bad"] += int((~known).sum())
+        found["n"] += len(y)
+        if family == "multinomial":
+            found["gram"] += rows.Z.T @ (w[:, None] * rows.Z) / (len(classes) or 1)
+            found["target"] += np.bincount(y, weights=w, minlength=len(classes))
+            continue
+        kind = FAMILIES[family]
+        mu = kind.start(y, level)
+        var = kind.variance(mu)
+        z = kind.link(mu) + (y - mu) / var - rows.offset
+        found["gram"] += rows.Z.T @ ((w * var)[:, None] * rows.Z)
+        found["moment"] += rows.Z.T @ (w * var * z)
+        found["target"] += np.array([w @ (1 - y), w @ y] if len(classes) else [])
+        if family == "poisson":
+            found["exposure"] += float(w @ np.exp(np.clip(rows.offset, -700.0, 300.0)))
+            found["shifted"] += float(w @ (y * rows.offset))
+            found["constant"] += float(w @ gammaln(y + 1.0))
+    return found
+
+
+@step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"])
+def local_glm_sums(
+    site: Site,
+    family: FamilyName,
+    classes: Classes,
+    coef: Vector,
+    intercept: bool,
+    offset: Column,
+    effects: Labels,
+    drop: bool,
+    centre: Vector,
+    factor: Matrix,
+    kept: Flags,
+) -> dict[str, Any]:
+    """Leaves the site: n, and sums of log-likelihood, deviance, Pearson's chi-square, gradient and information."""
+    p = len(coef)
+    found: dict[str, Any] = {"n": 0, "loglik": 0.0, "deviance": 0.0, "pearson": 0.0}
+    found |= {"gradient": np.zeros(p), "information": np.zeros((p, p))}
+    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+        y, known = targets(rows, family, classes, site.name)
+        w = rows.weights * known
+        found["n"] += len(y)
+        if family == "multinomial":
+            _add_multinomial(found, rows.Z, y, w, coef, len(classes))
+            continue
+        kind = FAMILIES[family]
+        eta = rows.Z @ coef + rows.offset
+        mu = kind.mean(eta)
+        var = kind.variance(mu)
+        found["loglik"] += float(w @ kind.loglik(y, eta))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found["deviance"] += float(w @ kind.deviance(y, mu))
+            found["pearson"] += float(w @ np.where(var > 0, (y - mu) ** 2 / np.where(var > 0, var, 1.0), 0.0))
+        found["gradient"] += rows.Z.T @ (w * (y - mu))
+        found["information"] += rows.Z.T @ ((w * var)[:, None] * rows.Z)
+    for key in ("deviance", "pearson"):  # of coefficients on the way to infinity
+        found[key] = float(np.nan_to_num(found[key], nan=0.0, posinf=1e90))
+    return found
+
+
+@step("regression.squared_scores", reveals="sums", weighted=True)
+def local_squared_scores(
+    site: Site,
+    family: SquaredName,
+    meat: MeatName,
+    classes: Classes,
+    coef: Vector,
+    level: float,
+    bread: Matrix,
+    intercept: bool,
+    offset: Column,
+    effects: Labels,
+    drop: bool,
+    centre: Vector,
+    factor: Matrix,
+    kept: Flags,
+) -> dict[str, Any]:
+    """Leaves the site: the sum of its rows' squared scores, or with "cluster" the square of their sum.
+
+    `bread` is the inverse of the information: "HC2" and "HC3" divide by what a row leaves free of itself.
+    """
+    p = len(coef)
+    total, whole, n = np.zeros((p, p)), np.zeros(p), 0
+    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+        S = _scores(rows, family, classes, coef, level, site.name)
+        if meat in ("HC2", "HC3"):
+            lever = rows.weights * np.einsum("ij,jk,ik->i", rows.Z, bread, rows.Z)
+            S /= ((1.0 - lever) ** (0.5 if meat == "HC2" else 1.0))[:, None]
+        total += S.T @ S
+        whole += S.sum(axis=0)
+        n += len(S)
+    return {"meat": np.outer(whole, whole) if meat == "cluster" else total, "clusters": int(n > 0)}
+
+
+@step("regression.separation", reveals="sums", weighted=True)
+def local_separation(
+    site: Site,
+    family: FamilyName,
+    classes: Classes,
+    direction: Vector,
+    intercept: bool,
+    offset: Column,
+    effects: Labels,
+    drop: bool,
+    centre: Vector,
+    factor: Matrix,
+    kept: Flags,
+) -> dict[str, Any]:
+    """Leaves the site: the numbers of rows whose likelihood a step in a direction raises, and lowers."""
+    raised, lowered = 0, 0
+    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+        y, known = targets(rows, family, classes, site.name)
+        counted = known & (rows.weights > 0)
+        if family == "multinomial":
+            eta = _predictors(rows.Z, direction, len(classes))
+            margins = eta[np.arange(len(y)), y][:, None] - eta
+            up, down = margins.max(axis=1, initial=0.0) > _MOVED, margins.min(axis=1, initial=0.0) < -_MOVED
+        else:
+            eta = rows.Z @ direction
+            gain = np.where(y > 0, eta, -eta) if family == "binomial" else np.where(y > 0, -np.abs(eta), -eta)
+            up, down = gain > _MOVED, gain < -_MOVED
+        raised, lowered = raised + int((up & counted).sum()), lowered + int((down & counted).sum())
+    return {"raised": raised, "lowered": lowered}
+
+
+def targets(rows: Rows, family: str, classes: Array, site: str) -> tuple[Array, NDArray[np.bool_]]:
+    """Return targets as a family needs them, and which of them are known: numbers, or positions among `classes`."""
+    if family == "poisson":
+        y = numeric_target(rows.y, site)
+        known = y >= 0
+        return np.where(known, y, 0.0), known
+    codes = class_codes(rows.y, classes, site)
+    known = codes >= 0
+    codes = np.where(known, codes, 0)
+    return (codes if family == "multinomial" else codes.astype(np.float64)), known
+
+
+def class_codes(y: Array, classes: Array, site: str) -> NDArray[np.int64]:
+    """Return the position of each label among the sorted `classes`, -1 for others."""
+    if y.ndim != 1:
+        raise InputError(f"site {site!r}: y must be a vector of labels, and has the shape {y.shape}")
+    labels = plain_labels(y)
+    if (labels.dtype.kind == "U") != (classes.dtype.kind == "U") or not len(classes):
+        return np.full(len(y), -1)
+    at = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[at] == labels, at, -1).astype(np.int64)
+
+
+def plain_labels(y: Array) -> Array:
+    """Return labels as numbers, or as text."""
+    if y.dtype.kind in "buif":
+        return y.astype(np.float64)
+    if y.dtype.kind == "O":
+        try:
+            return y.astype(np.float64)
+        except (TypeError, ValueError):
+            pass
+    return y.astype(str)
+
+
+def _predictors(Z: Matrix, coef: Vector, classes: int) -> Matrix:
+    """Return the linear predictors (n, classes) of a multinomial model; those of the first class are 0."""
+    B = coef.reshape(classes - 1, -1)
+    return np.hstack([np.zeros((len(Z), 1)), Z @ B.T])
+
+
+def _add_multinomial(
+    found: dict[str, Any], Z: Matrix, y: NDArray[np.int64], w: Vector, coef: Vector, classes: int
+) -> None:
+    eta = _predictors(Z, coef, classes)
+    top = eta.max(axis=1, keepdims=True, initial=0.0)
+    logs = eta - top - np.log(np.exp(eta - top).sum(axis=1, keepdims=True))
+    own = logs[np.arange(len(y)), y]
+    P = np.exp(logs)
+    found["loglik"] += float(w @ own)
+    found["deviance"] += float(-2 * w @ own)
+    hits = np.zeros_like(P)
+    hits[np.arange(len(y)), y] = 1.0
+    found["gradient"] += ((w[:, None] * (hits - P)).T @ Z)[1:].ravel()
+    k = Z.shape[1]
+    for a in range(1, classes):
+        for b in range(a, classes):
+            curve = w * P[:, a] * (float(a == b) - P[:, b])
+            block = Z.T @ (curve[:, None] * Z)
+            found["information"][(a - 1) * k : a * k, (b - 1) * k : b * k] += block
+            if a != b:
+                found["information"][(b - 1) * k : b * k, (a - 1) * k : a * k] += block.T
+
+
+def _scores(rows: Rows, family: str, classes: Array, coef: Vector, level: float, site: str) -> Matrix:
+    """Return the gradient of each row's log-likelihood (n, p)."""
+    if family == "gaussian":
+        return np.asarray((rows.weights * residuals(rows, coef, level, site))[:, None] * rows.Z)
+    y, known = targets(rows, family, classes, site)
+    w = rows.weights * known
+    if family == "multinomial":
+        eta = _predictors(rows.Z, coef, len(classes))
+        P = np.exp(eta - eta.max(axis=1, keepdims=True, initial=0.0))
+        P /= P.sum(axis=1, keepdims=True)
+        hits = np.zeros_like(P)
+        hits[np.arange(len(y)), y] = 1.0
+        parts = w[:, None] * (hits - P)
+        return np.asarray(np.einsum("na,nj->naj", parts[:, 1:], rows.Z).reshape(len(y), -1))
+    kind: Family = FAMILIES[family]
+    return np.asarray((w * (y - kind.mean(rows.Z @ coef + rows.offset)))[:, None] * rows.Z)

@@ -1,0 +1,254 @@
+"""The base of the regressions: parameters, attributes, tests and the table of results."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.checks import frames_inside, one_of, real_number, true_or_false, whole_number
+from fedspan.errors import InputError
+from fedspan.federation import Federation
+from fedspan.statistics.regression.parts.regression_fit import RegressionFit
+from fedspan.statistics.regression.parts.regression_table import coefficients, head
+from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+
+
+class FedRegression(TreatmentCoding):
+    """Base of the regressions; see `FedLinearRegression` for what they share."""
+
+    fit_intercept: bool
+    ridge: float
+    offset: int | str | None
+    site_effect: str | None
+    cov_type: str
+    confidence: float
+    missing: str
+    max_rounds: int
+    coef_: Any
+    intercept_: Any
+    #: What `site_effect` and `cov_type` may be.
+    _effects: tuple[str, ...] = ("fixed",)
+    _covariances: tuple[str, ...] = ("nonrobust", "HC0", "HC1", "cluster")
+
+    def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to a table with targets (and ``sites``, and weights of rows), or to a federation that has them.
+
+        A weight is the precision of a row: standard errors are those of weighted least squares, and of GLMs with
+        weights of variances.
+        """
+        self._check()
+        if not isinstance(X, Federation):
+            y = self._checked_target(y, X)
+        with self._fitting(X, y, sites, sample_weight=sample_weight) as fed:
+            coded = self._coded(fed)
+            self._learn(coded, self._offset_column())
+        return self
+
+    def summary(self, names: Sequence[str] | None = None) -> str:
+        """Return the table of results, as statsmodels prints it.
+
+        `names` are those of the columns of X, where the model does not know them, as behind a transform.
+        """
+        check_is_fitted(self)
+        if names is not None and len(names) != self.n_features_in_:
+            raise InputError(
+                f"names has {len(names)} names, and must have one for each of {self.n_features_in_} columns"
+            )
+        title, left, right = self._figures()
+        tables = [coefficients(*one) for one in self._tables(names)]
+        lines = [*head(title, left, right), *tables[0], *(line for table in tables[1:] for line in table[1:])]
+        notes = self._notes(names)
+        if notes:
+            lines += ["", "Notes:", *(f"[{i + 1}] {note}" for i, note in enumerate(notes))]
+        return "\n".join(lines)
+
+    # Inside.
+
+    def _check_weights(self) -> None:
+        """Accept rows with weights."""
+
+    def _learn(self, fed: Federation, offset: int) -> None:
+        raise NotImplementedError
+
+    def _checked_target(self, y: Any, X: Any) -> Array:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Refuse parameters that can't work, before any site is contacted."""
+        true_or_false("fit_intercept", self.fit_intercept)
+        real_number("ridge", self.ridge, least=0)
+        real_number("confidence", self.confidence, above=0, below=1, why=", such as 0.95")
+        one_of("missing", self.missing, ("refuse", "drop"))
+        one_of("cov_type", self.cov_type, self._covariances)
+        if self.site_effect is not None:
+            one_of("site_effect", self.site_effect, self._effects)
+        whole_number("max_rounds", getattr(self, "max_rounds", 1), 1)
+        if self.offset is not None and not isinstance(self.offset, str):
+            whole_number("offset", self.offset, 0, why=", the number of a column, or its name")
+
+    def _offset_column(self) -> int:
+        """Return the number of the offset's column among the coded ones, -1 for none."""
+        if self.offset is None:
+            return -1
+        at, kept = self._column("offset", self.offset), self._kept()
+        if at in kept:
+            raise InputError(f"offset={self.offset!r} is one of the columns of categories, and must be a number")
+        return sum(len(kept[j]) - 1 if j in kept else 1 for j in range(at))
+
+    def _shared(self, fed: Federation) -> dict[str, Any]:
+        """Return the settings that all protocols take."""
+        return {
+            "intercept": bool(self.fit_intercept),
+            "effect": self.site_effect,
+            "ridge": float(self.ridge),
+            "cov_type": self.cov_type,
+            "drop": self.missing == "drop",
+            "names": tuple(self.coefficient_names()) if self.categories_ else self._names(),
+        }
+
+    def _keep(self, found: RegressionFit, df: float | None) -> None:
+        """Set what all regressions have in the end; `df` are the degrees of freedom of t, none for z."""
+        design, coef = found.design, np.atleast_2d(found.coef.T)  # (r, q)
+        self.df_model_ = int(design.kept.sum()) - bool(self.fit_intercept)
+        self.df_resid_ = found.n - int(design.kept.sum()) * len(coef)
+        self.n_obs_, self.loglik_, self.scale_ = found.n, found.loglik, found.scale
+        p = int(design.kept.sum()) * len(coef)
+        self.aic_ = 2.0 * p - 2 * found.loglik
+        self.bic_ = p * float(np.log(found.n)) - 2 * found.loglik
+        self.converged_, self.n_iter_ = found.converged, found.rounds
+        self.dependent_columns_ = np.flatnonzero(~design.kept[design.intercept : design.intercept + design.slopes])
+        errors = np.sqrt(np.diag(found.covariance)).reshape(coef.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = coef / errors
+        tails = 2 * (stats.norm.sf(np.abs(values)) if df is None else stats.t.sf(np.abs(values), df))
+        share = 1 - (1 - self.confidence) / 2
+        reach = stats.norm.ppf(share) if df is None else stats.t.ppf(share, df)
+        ends = np.stack([coef - reach * errors, coef + reach * errors], axis=-1)
+        m = design.intercept + design.slopes
+        own = slice(m, None)
+        r = len(coef)
+        inner = np.add.outer(np.arange(r) * design.width, np.arange(m)).ravel()
+        self.cov_params_ = found.covariance[np.ix_(inner, inner)]
+        parts = {"bse_": errors, "tvalues_": values, "pvalues_": tails, "conf_int_": ends}
+        for name, value in parts.items():
+            setattr(self, name, value[0, :m] if found.coef.ndim == 1 else value[:, :m])
+        intercepts = coef[:, 0] if design.intercept else np.zeros(r)
+        self._set_coefficients(coef[:, design.intercept : m], intercepts)
+        if self.site_effect == "fixed":
+            first = np.zeros((r, 1)) if design.intercept else np.zeros((r, 0))
+            effects = np.hstack([first, coef[:, own]]), np.hstack([first, errors[:, own]])
+            self.site_effects_, self.site_effects_bse_ = (one[0] if found.coef.ndim == 1 else one for one in effects)
+        self._warn(found)
+
+    def _set_coefficients(self, slopes: Vector, intercepts: Vector) -> None:
+        self.coef_, self.intercept_ = slopes[0], float(intercepts[0])
+
+    def _warn(self, found: RegressionFit) -> None:
+        names = self._feature_names()
+        self.separated_columns_ = np.zeros(0, dtype=np.int64)
+        if len(self.dependent_columns_):
+            which = ", ".join(names[j] for j in self.dependent_columns_[:10])
+            warnings.warn(
+                f"these columns are constant or depend on the ones before them, and have the coefficient 0: {which}; "
+                "leave them out",
+                stacklevel=frames_inside(),
+            )
+        if found.separated is not None:
+            columns = found.separated[found.design.intercept : found.design.intercept + found.design.slopes]
+            self.separated_columns_ = np.flatnonzero(columns)
+            which = ", ".join(names[j] for j in self.separated_columns_[:10]) or "the sites"
+            warnings.warn(
+                f"perfect separation by {which}: some targets are predicted exactly, so that the likelihood has no "
+                "maximum, and coefficients and standard errors mean nothing; leave such columns out, or use a ridge",
+                ConvergenceWarning,
+                stacklevel=frames_inside(),
+            )
+        elif not found.converged:
+            warnings.warn(
+                f"Newton's method has not converged in {found.rounds} rounds: raise max_rounds, or use a ridge",
+                ConvergenceWarning,
+                stacklevel=frames_inside(),
+            )
+
+    def _feature_names(self, names: Sequence[str] | None = None) -> list[str]:
+        """Return the names of the features that have coefficients."""
+        at = self._offset_column()
+        return [name for j, name in enumerate(self.coefficient_names(names)) if j != at]
+
+    def _row_names(self, names: Sequence[str] | None) -> list[str]:
+        effects: list[str] = []
+        if self.site_effect == "fixed":
+            effects = [f"site {name}" for name in (self.sites_[1:] if self.fit_intercept else self.sites_)]
+        return [*(["const"] if self.fit_intercept else []), *self._feature_names(names), *effects]
+
+    def _tables(self, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
+        """Return the arguments of each table of coefficients."""
+        start = [self.intercept_] if self.fit_intercept else []
+        coef = np.concatenate([np.ravel(start), np.ravel(self.coef_)])
+        parts = [coef, self.bse_, self.tvalues_, self.pvalues_, self.conf_int_[:, 0], self.conf_int_[:, 1]]
+        if self.site_effect == "fixed":
+            own = slice(1 if self.fit_intercept else 0, None)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = self.site_effects_[own] / self.site_effects_bse_[own]
+            reach = stats.norm.ppf(1 - (1 - self.confidence) / 2)
+            more = [self.site_effects_[own], self.site_effects_bse_[own], values, 2 * stats.norm.sf(np.abs(values))]
+            more += [more[0] - reach * more[1], more[0] + reach * more[1]]
+            parts = [np.concatenate(pair) for pair in zip(parts, more, strict=True)]
+        return [(self._row_names(names), parts, self._statistic(), self.confidence)]
+
+    def _statistic(self) -> str:
+        return "z"
+
+    def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+        raise NotImplementedError
+
+    def _notes(self, given: Sequence[str] | None = None) -> list[str]:
+        notes = [f"{len(self.sites_)} sites; only sums of their rows have left them."]
+        if self.cov_type != "nonrobust":
+            notes.append(f"Standard errors are robust ({self.cov_type}).")
+        if self.ridge:
+            notes.append(f"Coefficients are shrunk by ridge={self.ridge:g}.")
+        names = self._feature_names(given)
+        if len(self.dependent_columns_):
+            notes.append(
+                f"Constant, or in line with other columns: {', '.join(names[j] for j in self.dependent_columns_)}."
+            )
+        if len(self.separated_columns_):
+            which = ", ".join(names[j] for j in self.separated_columns_)
+            notes.append(f"Perfect separation by {which}: these numbers mean nothing.")
+        return notes
+
+    def _linear(self, X: Any, site: Any) -> Vector:
+        """Return the linear predictors of rows (n, r), with the effect of their site, or the mean effect."""
+        check_is_fitted(self)
+        rows = self._coded_rows(X)
+        at = self._offset_column()
+        features, shift = (np.delete(rows, at, axis=1), rows[:, [at]]) if at >= 0 else (rows, 0.0)
+        found = features @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_) + shift
+        effects = getattr(self, "site_effects_", None)
+        if effects is not None:
+            table = np.atleast_2d(effects)
+            found = found + (table.mean(axis=1) if site is None else table[:, self._site_numbers(site, len(rows))].T)
+        elif site is not None:
+            raise InputError("site=... goes with site_effect='fixed' or 'random': this model has no effects of sites")
+        return np.asarray(found)
+
+    def _site_numbers(self, site: Any, n: int) -> NDArray[np.int64]:
+        labels = np.broadcast_to(np.asarray(site, dtype=str), (n,))
+        known = {name: k for k, name in enumerate(self.sites_)}
+        unknown = sorted({str(name) for name in labels} - known.keys())
+        if unknown:
+            raise InputError(
+                f"site={unknown[0]!r} has no effect: this model was fitted at {', '.join(self.sites_[:10])}"
+            )
+        return np.array([known[str(name)] for name in labels], dtype=np.int64)

@@ -1,0 +1,147 @@
+"""Columns of categories in a regression: one column for each name but the first, as R codes factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from fedspan.base import FedEstimator
+from fedspan.checks import whole_number
+from fedspan.errors import InputError
+from fedspan.federation import Federation, transform
+from fedspan.tables.parts.category_union import Lines, Naturals, category_union, packed, unpacked
+from fedspan.tables.parts.cells import column
+from fedspan.tables.parts.cells import names as names_of
+
+Array = NDArray[Any]
+
+MOST_CATEGORIES = 100
+
+
+@transform("regression.treatment", frames=True)
+def treatment_coded(X: Any, wanted: Naturals, names: Lines, sizes: Naturals) -> Array:
+    r"""Return rows of numbers; a column of categories becomes 0 and 1 for each of its names but the first.
+
+    A cell that is missing, or holds none of the names, is NaN in all of them.
+
+    Examples
+    --------
+    >>> rows = np.array([["f", 1.5], ["m", 2.0], ["?", 3.0]], dtype=object)
+    >>> treatment_coded(rows, np.array([0]), "f\nm", np.array([2]))
+    array([[0. , 1.5],
+           [1. , 2. ],
+           [nan, 3. ]])
+    """
+    known = dict(zip(wanted.tolist(), unpacked(names, sizes), strict=True))
+    parts = [np.zeros((len(X), 0))]
+    for j in range(X.shape[1]):
+        cells = column(X, j)
+        if j not in known:
+            parts.append(_numbers(cells, j)[:, None])
+            continue
+        texts, codes = names_of(cells)
+        place = {text: k for k, text in enumerate(known[j])}
+        at = np.array([place.get(text, -1) for text in texts], dtype=np.int64)[codes]
+        coded = (at[:, None] == np.arange(1, len(known[j]))).astype(np.float64)
+        coded[at < 0] = np.nan
+        parts.append(coded)
+    return np.hstack(parts)
+
+
+def _numbers(cells: Any, j: int) -> Array:
+    try:
+        if hasattr(cells, "to_numpy"):
+            return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"column number {j} holds text: name it in categorical, or leave it out") from None
+
+
+class TreatmentCoding(FedEstimator):
+    """Base of models that take columns of categories, which `categorical` names."""
+
+    categorical: Sequence[int | str] | None
+    categories: dict[str, Sequence[str]] | None
+    missing: str
+    categorical_columns_: NDArray[np.int64]
+    categories_: tuple[tuple[str, ...], ...]
+
+    @property
+    def takes_text(self) -> bool:  # type: ignore[override]
+        """Whether tables may hold text, or missing cells."""
+        return self.categorical is not None or self.missing == "drop"
+
+    def coefficient_names(self, names: Sequence[str] | None = None) -> list[str]:
+        """Return the names of the coefficients; `names` are those of the columns, if the model does not know them."""
+        given = self._names() if names is None else names
+        known = [f"x{j + 1}" for j in range(self.n_features_in_)] if given is None else [str(name) for name in given]
+        found: list[str] = []
+        for j, name in enumerate(known):
+            kept = self._kept().get(j)
+            found += [name] if kept is None else [f"{name}[T.{one}]" for one in kept[1:]]
+        return found
+
+    # Inside.
+
+    def _column(self, what: str, value: Any) -> int:
+        """Return the number of a column that is given by its name or number."""
+        names = list(self._names() or ())
+        if isinstance(value, str):
+            if value not in names:
+                known = f"; columns: {', '.join(names[:20])}" if names else ": the columns have no names"
+                raise InputError(f"{what}={value!r} is the name of no column{known}")
+            return names.index(value)
+        return whole_number(what, value, 0, self.n_features_in_ - 1, why=", the number of a column, or its name")
+
+    def _kept(self) -> dict[int, tuple[str, ...]]:
+        """Return the categories by number of column."""
+        return dict(zip(self.categorical_columns_.tolist(), self.categories_, strict=True))
+
+    def _coded(self, fed: Federation) -> Federation:
+        """Find the categories, and return the federation whose sites code them."""
+        if isinstance(self.categorical, str):
+            raise InputError(f"categorical={self.categorical!r} is one text, and must be a list of columns")
+        wanted = sorted({self._column("categorical", one) for one in self.categorical or ()})
+        self.categorical_columns_, self.categories_ = np.array(wanted, dtype=np.int64), ()
+        given = {
+            self._column("categories", key): tuple(map(str, value)) for key, value in (self.categories or {}).items()
+        }
+        if not set(given) <= set(wanted):
+            raise InputError(f"categories={self.categories!r} names a column that categorical does not")
+        if not wanted:
+            return fed
+        left = np.array([j for j in wanted if j not in given], dtype=np.int64)
+        if len(left):
+            fed.need_single_replies("categorical=..., without categories={...} for all of its columns,")
+            found, fed = category_union(fed, wanted=left, max_categories=MOST_CATEGORIES)
+            given |= dict(zip(left.tolist(), ([name for name in one if name] for one in found), strict=True))
+        for j, kept in given.items():
+            if not 0 < len(kept) <= MOST_CATEGORIES:
+                raise InputError(f"column number {j} has {len(kept)} categories, and must have 1 to {MOST_CATEGORIES}")
+        self.categories_ = tuple(tuple(given[j]) for j in wanted)
+        return fed.apply(treatment_coded, columns=self._names(), **self._coding())
+
+    def _coding(self) -> dict[str, Any]:
+        return {"wanted": self.categorical_columns_, **packed(self.categories_)}
+
+    def _coded_rows(self, X: Any) -> NDArray[np.float64]:
+        """Return the rows of a table as the model sees them."""
+        rows = self._validated(X)
+        if not self.categories_:
+            return np.asarray(rows, dtype=np.float64)
+        coded = treatment_coded(rows, **self._coding())
+        if not np.isfinite(coded).all():
+            raise InputError("X has missing values, or categories that the model was not fitted on")
+        return np.asarray(coded)
+
+    def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> Any:
+        if self.categorical is None or isinstance(X, Federation):
+            return super()._validated(X, reset=reset, **checks)
+        if hasattr(X, "iloc") and hasattr(X, "columns"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        return validate_data(self, X, reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})

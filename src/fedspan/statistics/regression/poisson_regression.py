@@ -1,0 +1,158 @@
+"""FedPoissonRegression: regression of counts with standard errors, by sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from fedspan.errors import InputError
+from fedspan.federation import Federation
+from fedspan.statistics.regression.generalized_linear_model import generalized_linear_model
+from fedspan.statistics.regression.parts.regression_model import FedRegression
+
+Array = NDArray[Any]
+
+
+class FedPoissonRegression(RegressorMixin, FedRegression):
+    """Poisson regression on rows that stay at their sites, with standard errors, tests and intervals.
+
+    The logarithm of the mean is linear in the columns. The numbers are those of the pooled rows, for any split:
+    Newton's method on sums.
+
+    Parameters
+    ----------
+    fit_intercept : bool, default=True
+    ridge : float, default=0.0
+        Half of it, times the squared coefficients of features, is subtracted from the log-likelihood.
+    offset : int or str, optional
+        A column of X that is added to the logarithm of the mean as it is, such as the logarithm of the time at risk.
+    categorical : sequence of int or str, optional
+        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
+        relative to it, as R codes factors.
+    categories : dict of column to list of names, optional
+        The names, in an order of your own. Default: found out; secure sums need them here.
+    site_effect : {None, "fixed"}, default=None
+        An intercept of each site, relative to the first site. It needs the sums of columns of each site.
+    cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
+        Standard errors: of the model, or sandwich ones as statsmodels names them; "cluster" takes sites as clusters.
+    confidence : float, default=0.95
+        Of the intervals.
+    missing : {"refuse", "drop"}, default="refuse"
+        What happens to rows with missing values.
+    max_rounds : int, default=25
+        Of Newton's method, which usually takes five to eight.
+    random_state, verbose : int, optional
+        Nothing is random; 1 shows a progress bar when the fit takes longer than two seconds.
+
+    Attributes
+    ----------
+    coef_, intercept_ : array (d,), float
+    bse_, tvalues_, pvalues_ : array (d + 1,)
+        Standard errors, statistics z and p-values: of the intercept, if there is one, then of the coefficients.
+    conf_int_ : array (d + 1, 2)
+    cov_params_ : array (d + 1, d + 1)
+    loglik_, null_loglik_, deviance_, pearson_chi2_, aic_, bic_ : float
+    n_obs_, df_model_, df_resid_, n_iter_ : int
+    converged_ : bool
+    separated_columns_, dependent_columns_ : array of int
+        Columns along which all counts are 0, and those that depend on others; a warning names them.
+    site_effects_, site_effects_bse_ : array (sites,)
+    sites_ : tuple of str
+    run_ : RunRecord
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> model = FedPoissonRegression().fit(X, [1, 2, 3, 8], sites=["a", "a", "b", "b"])
+    >>> model.coef_.round(3), model.bse_.round(3)
+    (array([0.715]), array([0.717, 0.291]))
+    """
+
+    def __init__(
+        self,
+        *,
+        fit_intercept: bool = True,
+        ridge: float = 0.0,
+        offset: int | str | None = None,
+        categorical: Sequence[int | str] | None = None,
+        categories: dict[str, Sequence[str]] | None = None,
+        site_effect: str | None = None,
+        cov_type: str = "nonrobust",
+        confidence: float = 0.95,
+        missing: str = "refuse",
+        max_rounds: int = 25,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.fit_intercept = fit_intercept
+        self.ridge = ridge
+        self.offset = offset
+        self.categorical = categorical
+        self.categories = categories
+        self.site_effect = site_effect
+        self.cov_type = cov_type
+        self.confidence = confidence
+        self.missing = missing
+        self.max_rounds = max_rounds
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def predict(self, X: Any, *, site: Any = None) -> NDArray[np.float64]:
+        """Return the mean count of each row; `site` is the site of all rows or of each."""
+        return np.exp(np.clip(self._linear(X, site)[:, 0], -700.0, 700.0))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    # Inside.
+
+    def _checked_target(self, y: Any, X: Any) -> Array:
+        if y is None:
+            raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        finite = self.missing == "refuse"
+        values = check_array(
+            y, ensure_2d=False, input_name="y", dtype="numeric", ensure_all_finite=finite, ensure_min_samples=0
+        )
+        found = np.asarray(column_or_1d(values, warn=True), dtype=np.float64)
+        check_consistent_length(X, found)
+        if (found < 0).any():
+            raise InputError(f"y has {int((found < 0).sum())} values below 0, and must hold counts")
+        return found
+
+    def _learn(self, fed: Federation, offset: int) -> None:
+        found = generalized_linear_model(
+            fed, family="poisson", offset=offset, max_rounds=self.max_rounds, **self._shared(fed)
+        )
+        self.deviance_, self.pearson_chi2_ = found.deviance, found.pearson
+        self.null_loglik_ = np.nan if found.null_loglik is None else found.null_loglik
+        self._keep(found, None)
+
+    def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+        left = [
+            ("Dep. Variable", "y"),
+            ("Model", "GLM"),
+            ("Model Family", "Poisson"),
+            ("Link Function", "Log"),
+            ("Method", "IRLS"),
+            ("Sites", str(len(self.sites_))),
+            ("No. Iterations", str(self.n_iter_)),
+            ("Covariance Type", self.cov_type),
+        ]
+        right = [
+            ("No. Observations", str(self.n_obs_)),
+            ("Df Residuals", str(self.df_resid_)),
+            ("Df Model", str(self.df_model_)),
+            ("Log-Likelihood", f"{self.loglik_:.5g}"),
+            ("Deviance", f"{self.deviance_:.5g}"),
+            ("Pearson chi2", f"{self.pearson_chi2_:.3g}"),
+            ("AIC", f"{self.aic_:.5g}"),
+            ("BIC", f"{self.bic_:.5g}"),
+        ]
+        return "Generalized Linear Model Regression Results", left, right

@@ -1,0 +1,1 @@
+"""Survival: Kaplan-Meier curves, the log-rank test and Cox regression by sums."""

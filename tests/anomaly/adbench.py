@@ -1,0 +1,42 @@
+"""Detectors on tables of ADBench: ``python -m tests.anomaly.adbench`` prints the means that docs/anomalies.md quotes.
+
+Four sites, 70 % of the rows to train on: all of them ("mixed"), or the normal ones alone ("normal").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+import fedspan as fs
+from tests.real_data import real_file
+
+SMALL = ("14_glass", "18_Ionosphere", "40_vowels", "43_WDBC", "6_cardio")
+ALL = (*SMALL, "27_PageBlocks", "2_annthyroid", "31_satimage-2")
+KINDS = (fs.FedAnomalyDetector, fs.FedCentersDetector, fs.FedIsolationDetector, fs.FedPCADetector)
+
+
+def measured(kind, name, seed, normal):
+    """Return the AUC on test rows, and the false alarms in points."""
+    with np.load(real_file(f"adbench/{name}.npz"), allow_pickle=False) as file:
+        X, y = file["X"].astype(np.float64), file["y"].astype(int)
+    order = np.random.default_rng(seed).permutation(len(X))
+    train, test = np.split(order, [int(0.7 * len(X))])
+    if normal:
+        train = train[y[train] == 0]
+    detector = kind(random_state=seed).fit(X[train], sites=np.arange(len(train)) % 4)
+    scores = -detector.score_samples(X[test])
+    return roc_auc_score(y[test], scores), 100.0 * np.mean(scores[y[test] == 0] > -detector.offset_)
+
+
+def means(kind, names, seeds, normal):
+    """Return the mean AUC of all tables, and the false alarms of each, as means over the seeds."""
+    found = np.array([[measured(kind, name, seed, normal) for seed in seeds] for name in names])
+    return found[:, :, 0].mean(), found[:, :, 1].mean(axis=1)
+
+
+if __name__ == "__main__":
+    for kind in KINDS:
+        for normal in (False, True):
+            auc, alarms = means(kind, ALL, (0, 1, 2), normal)
+            print(f"{kind.__name__:22} {'normal' if normal else 'mixed':7} AUC {auc:.3f}", alarms.round(1), flush=True)

@@ -1,0 +1,103 @@
+"""Exported detectors, by numpy and as ONNX, give what the estimators give."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedspan as fs
+from fedspan.errors import InputError
+from fedspan.gateway import scorer as module
+from fedspan.gateway.scorer import Scorer
+
+KINDS = {
+    "mahalanobis": fs.FedPCADetector(),
+    "residual": fs.FedPCADetector(3, distance="residual", scale=False),
+    "combined": fs.FedPCADetector(3, distance="combined"),
+    "isolation": fs.FedIsolationDetector(random_state=0, n_trees=40, depth=6),
+    "centers": fs.FedCentersDetector(random_state=0),
+    "all": fs.FedAnomalyDetector(random_state=0),
+    "two": fs.FedAnomalyDetector(members=("centers", "isolation"), random_state=0, n_trees=20),
+}
+
+
+def rows(n=800, seed=0):
+    mixing = np.random.default_rng(9).normal(size=(6, 6))
+    return np.random.default_rng(seed).normal(size=(n, 6)) @ mixing + 40.0
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    names = [f"column {j}" for j in range(6)]
+    return {name: kind.fit(pd.DataFrame(rows(), columns=names)) for name, kind in KINDS.items()}
+
+
+def tested():
+    return np.concatenate([rows(100, seed=1), rows(100, seed=2) + 3 * np.random.default_rng(3).normal(size=(100, 6))])
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_numpy_alone_scores_and_explains_as_the_estimator(name, fitted, tmp_path):
+    model, X = fitted[name], tested()
+    model.export(tmp_path / "detector.npz")
+    found = Scorer.load(tmp_path / "detector.npz")
+    np.testing.assert_allclose(found.score(X), -model.score_samples(X), rtol=1e-11)
+    np.testing.assert_allclose(found.shares(X), model.explain(X), atol=1e-11)
+    np.testing.assert_array_equal(found.score(X) > found.threshold, model.predict(X) == -1)
+    assert found.score_one(X[0]) == pytest.approx(found.score(X[:1])[0])
+    assert found.top_features(X[:1])[0][0][0] == model.top_features(X[0], 1)[0][0]
+    assert (tmp_path / "detector.npz").stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_onnx_gives_the_same(name, precision, fitted, tmp_path):
+    import onnxruntime
+
+    model = fitted[name]
+    X = tested().astype(np.float32 if precision == "single" else np.float64)
+    model.export(tmp_path / "detector.onnx", precision=precision)
+    session = onnxruntime.InferenceSession(tmp_path / "detector.onnx")
+    score, alarm, shares, top = session.run(None, {"rows": X})
+    expected = -model.score_samples(X.astype(np.float64))
+    np.testing.assert_allclose(score, expected, rtol=1e-6)
+    clear = np.abs(expected + model.offset_) > 1e-6 * np.abs(expected)
+    np.testing.assert_array_equal(alarm[clear], (model.predict(X.astype(np.float64)) == -1)[clear])
+    np.testing.assert_allclose(shares, model.explain(X.astype(np.float64)), atol=2e-6)
+    assert top.shape == (200, 3)
+    np.testing.assert_array_equal(top[:, 0], shares.argmax(axis=1))
+
+
+def test_the_scorer_needs_neither_fedspan_nor_anything_but_numpy(fitted, tmp_path):
+    fitted["all"].export(tmp_path / "detector.npz")
+    (tmp_path / "alone.py").write_text(Path(module.__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    code = (
+        "import sys, numpy, alone; found = alone.Scorer.load('detector.npz'); print(found.score(numpy.zeros((2, 6))));"
+        "assert not {'fedspan', 'scipy', 'sklearn'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={}, timeout=60)
+
+
+def test_what_cannot_be_written_is_refused(fitted, tmp_path):
+    model = fitted["mahalanobis"]
+    with pytest.raises(InputError, match=r"must end in .npz"):
+        model.export(tmp_path / "detector.pkl")
+    with pytest.raises(InputError, match="does not exist"):
+        model.export(tmp_path / "nowhere" / "detector.npz")
+    with pytest.raises(InputError, match="precision='half' must"):
+        model.export(tmp_path / "detector.onnx", precision="half")
+    np.savez(tmp_path / "other.npz", a=np.zeros(2))
+    with pytest.raises(ValueError, match="no detector for gateways"):
+        Scorer.load(tmp_path / "other.npz")
+
+
+def test_values_that_overflow_are_as_anomalous_as_can_be(fitted, tmp_path):
+    fitted["mahalanobis"].export(tmp_path / "detector.npz")
+    assert Scorer.load(tmp_path / "detector.npz").score(np.full((1, 6), 1e300))[0] == np.inf

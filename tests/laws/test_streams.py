@@ -1,0 +1,177 @@
+"""Rows that are streamed in blocks of 1,000 give the same result as the whole table in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import fedspan as fs
+from fedspan.datasets.sources import streamed_table
+from fedspan.errors import InputError
+from fedspan.federation.site import site
+from fedspan.sums import row_blocks
+
+N, D = 5300, 4
+rng = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    rng.normal(size=(N, D)) @ rng.normal(size=(D, D)) + [5.0, -3.0, 1e3, 0.0] + 8 * (np.arange(N) % 3)[:, None],
+    columns=list("abcd"),
+)
+PARTS = {"north": TABLE[:2300], "south": TABLE[2300:2350], "west": TABLE[2350:]}
+
+
+@pytest.fixture
+def blocks_of_1000(monkeypatch):
+    monkeypatch.setattr(streamed_table, "_READ_CELLS", 1000 * D)
+    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 1000 * 8 * D)
+
+
+def parquet_folder(frame, folder):
+    folder.mkdir()
+    for number, at in enumerate(range(0, len(frame), 1700)):
+        frame[at : at + 1700].to_parquet(folder / f"part-{number}.parquet", row_group_size=600)
+    return fs.stream(folder)
+
+
+def csv_file(frame, path):
+    frame.to_csv(path.with_suffix(".csv"), index=False, float_format="%.17g")
+    return fs.stream(path.with_suffix(".csv"))
+
+
+def arrow_dataset(frame, path):
+    return fs.stream(ds.dataset(pa.Table.from_pandas(frame, preserve_index=False)))
+
+
+def duckdb_query(frame, path):
+    connection = duckdb.connect()
+    connection.register("held", frame.assign(place=range(len(frame))))
+    connection.execute("CREATE TABLE rows AS SELECT * FROM held")
+    return fs.stream("SELECT a, b, c, d FROM rows ORDER BY place", connection=connection)
+
+
+def sqlite_query(frame, path):
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    frame.to_sql("rows", connection, index_label="place")
+    return fs.stream("SELECT * FROM rows ORDER BY place;", connection=connection, columns=list("abcd"))
+
+
+def feather_file(frame, path):
+    frame.reset_index(drop=True).to_feather(path.with_suffix(".feather"))
+    return fs.stream(path.with_suffix(".feather"))
+
+
+SOURCES = [parquet_folder, csv_file, arrow_dataset, duckdb_query, sqlite_query, feather_file]
+MODELS = {
+    "scaler": (fs.FedStandardScaler(), ("mean_", "var_", "scale_")),
+    "pca": (fs.FedPCA(2), ("mean_", "components_", "explained_variance_", "noise_variance_")),
+    "subspace_iteration": (
+        fs.FedPCA(2, solver="subspace_iteration", random_state=0),
+        ("components_", "explained_variance_"),
+    ),
+    "detector": (fs.FedPCADetector(2, distance="mahalanobis"), ("offset_", "components_", "whitening_")),
+    "k_means": (fs.FedKMeans(3, random_state=0), ("cluster_centers_", "cluster_sizes_", "inertia_")),
+}
+
+
+def streamed(source, tmp_path):
+    return fs.federate({name: source(frame, tmp_path / name) for name, frame in PARTS.items()})
+
+
+def assert_same(name, fed):
+    model, attributes = MODELS[name]
+    found, whole = (type(model)(**model.get_params()).fit(one) for one in (fed, fs.federate(PARTS)))
+    for attribute in attributes:
+        expected = np.asarray(getattr(whole, attribute))
+        largest = np.abs(expected).max()
+        np.testing.assert_allclose(getattr(found, attribute), expected, rtol=1e-12, atol=1e-12 * largest)
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_methods_by_sums_give_the_same_from_blocks(name, tmp_path, blocks_of_1000):
+    assert_same(name, streamed(parquet_folder, tmp_path))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.__name__)
+def test_every_source_gives_the_same(source, tmp_path, blocks_of_1000):
+    fed = streamed(source, tmp_path)
+    found = assert_same("pca", fed)
+    assert list(found.feature_names_in_) == list("abcd")
+    sites = [source(frame, tmp_path / f"{name} again") for name, frame in PARTS.items()]
+    assert [(one.shape, max(len(block) for block in one.batches(300))) for one in sites] == [
+        ((len(frame), D), min(300, len(frame))) for frame in PARTS.values()
+    ]
+
+
+def test_a_pipeline_streams(tmp_path, blocks_of_1000):
+    fed = streamed(parquet_folder, tmp_path)
+    scaled = fs.FedStandardScaler().fit(fed).transform(fed)
+    found = fs.FedPCA(2).fit(scaled)
+    whole = fs.FedPCA(2).fit(fs.FedStandardScaler().fit_transform(fs.federate(PARTS)))
+    np.testing.assert_allclose(found.components_, whole.components_, atol=1e-12)
+
+
+def test_labels_and_weights_are_columns(tmp_path):
+    frame = TABLE.assign(w=np.arange(N) % 3)
+    frame.to_parquet(tmp_path / "all.parquet")
+    weighted = fs.Site("a", fs.stream(tmp_path / "all.parquet"), sample_weight="w")
+    found = fs.FedStandardScaler().fit(fs.LocalFederation([weighted]))
+    np.testing.assert_allclose(found.mean_, np.average(TABLE, axis=0, weights=frame["w"]), rtol=1e-12)
+    model = fs.FedKMeans(3, random_state=0, post_labels=True).fit(streamed(parquet_folder, tmp_path / ""))
+    assert len(model.labels_) == N
+
+
+def test_a_killed_run_resumes_and_other_files_are_refused(tmp_path):
+    for name, frame in PARTS.items():
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+
+    def fit():
+        tables = {name: fs.stream(tmp_path / f"{name}.parquet") for name in PARTS}
+        return fs.FedKMeans(3, random_state=0).fit(fs.federate(tables, run_dir=tmp_path / "run"))
+
+    first, again = fit(), fit()
+    assert all(call.replayed for call in again.run_.calls)
+    assert first.cluster_centers_.tobytes() == again.cluster_centers_.tobytes()
+    (2 * PARTS["west"]).to_parquet(tmp_path / "west.parquet")
+    with pytest.raises(fs.errors.JournalError, match="belongs to another run"):
+        fit()
+
+
+def test_what_needs_all_rows_refuses_with_their_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "_KEPT_BYTES", 1000)
+    fed = streamed(arrow_dataset, tmp_path)
+    with pytest.raises(
+        fs.errors.QuorumError, match=r"are streamed from the dataset, and this needs all of them in memory"
+    ):
+        fs.FedPCA(2, solver="subspace_median").fit(fed)
+
+
+def test_what_cannot_be_streamed_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for path, reason in [
+        (tmp_path / "none.parquet", "does not exist"),
+        (tmp_path / "empty", "no file that can be streamed"),
+    ]:
+        with pytest.raises(InputError, match=reason):
+            fs.stream(path)
+    pd.DataFrame({"a": [1.0], "word": ["x"]}).to_parquet(tmp_path / "words.parquet")
+    with pytest.raises(InputError, match=r"column 'word' holds .*string.*choose others with columns"):
+        fs.stream(tmp_path / "words.parquet")
+    assert fs.stream(tmp_path / "words.parquet", columns=["a"]).shape == (1, 1)
+    with pytest.raises(InputError, match="has no column 'z'"):
+        fs.stream(tmp_path / "words.parquet", columns=["z"])
+
+
+def test_rows_that_come_or_go_during_a_pass_are_noticed():
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    TABLE.to_sql("rows", connection, index=False)
+    fed = fs.LocalFederation([fs.Site("a", fs.stream("SELECT * FROM rows", connection=connection))])
+    connection.execute("DELETE FROM rows WHERE rowid > 5000")
+    with pytest.raises(fs.errors.QuorumError, match="the query gave 5000 rows to site 'a', and had 5300 before"):
+        fs.FedStandardScaler().fit(fed)

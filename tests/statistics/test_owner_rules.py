@@ -1,0 +1,66 @@
+"""Owners' rules hold for descriptions: few rows and single values leave a site only where its owner allows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ..owner.owner_desk import NUMBERS, OFFER, Desk
+
+FEW = "only where its numbers are about 5 rows or more"
+NONE = {"by": -1, "groups": np.array([], dtype=str)}
+COLUMNS = {"columns": np.array([0, 1])}
+SUMS, EXTREMES, PAIRS = "describe.group_sums", "describe.extremes", "describe.pair_sums"
+
+
+def table(few=0):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    rows[: 60 - few if few else 0, 1] = np.nan
+    return pd.DataFrame(rows, columns=["a", "b"]).assign(sex=["f"] * 57 + ["m"] * 3)
+
+
+@pytest.fixture
+def desk(tmp_path):
+    opened = Desk(tmp_path / "a", frame=table())
+    yield opened
+    opened.worker.close()
+
+
+def test_groups_of_few_rows_are_single_rows(desk):
+    payload = {**COLUMNS, "centre": np.zeros((1, 2)), **NONE}
+    assert desk.ask(SUMS, payload=payload)["rows"].tolist() == [60]
+    by_sex = {**COLUMNS, "centre": np.zeros((3, 2)), "by": 2, "groups": np.array(["f", "m"])}
+    assert FEW in desk.ask(SUMS, run="r 2", payload=by_sex)
+    inner = {f"with {key}": value for key, value in by_sex.items()}
+    offer = {"what": SUMS, "session": "r 3/0/x", **NUMBERS, **inner}
+    assert FEW not in str(desk.ask(OFFER, run="r 3", payload=offer))  # a secure sum is about the rows of all sites
+
+
+def test_columns_of_few_values_are_single_rows(tmp_path):
+    desk = Desk(tmp_path / "a", frame=table(few=3))
+    assert FEW in desk.ask(SUMS, payload={**COLUMNS, "centre": np.zeros((1, 2)), **NONE})
+    assert FEW in desk.ask(PAIRS, run="r 2", payload={**COLUMNS, "centre": np.zeros(2)})
+    alone = {"columns": np.array([0]), "centre": np.zeros((1, 1)), **NONE}
+    assert desk.ask(SUMS, run="r 3", payload=alone)["n"].tolist() == [[60]]
+    desk.worker.close()
+
+
+def test_the_smallest_and_largest_values_need_an_owner_who_allows_rows(desk, tmp_path):
+    refused = desk.ask(EXTREMES, payload={**COLUMNS, **NONE})
+    assert "does not allow step 'describe.extremes'" in refused
+    (tmp_path / "b").mkdir()
+    open_desk = Desk(tmp_path / "b" / "a", 'steps = ["summaries", "single rows"]', frame=table())
+    assert open_desk.ask(EXTREMES, payload={**COLUMNS, **NONE})["some"].all()
+    open_desk.worker.close()
+
+
+def test_sites_are_no_groups_in_a_secure_sum(desk):
+    inner = {
+        "with columns": np.array([0]),
+        "with centre": np.zeros((2, 1)),
+        "with by": -2,
+        "with groups": np.array(["a"]),
+    }
+    refused = desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS, **inner})
+    assert "no group of its own in a secure sum" in str(refused)

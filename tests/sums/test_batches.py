@@ -1,0 +1,180 @@
+"""Models that learn on from batches of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import InputError
+from fedspan.sums.batches import kept_moments, known_moments, with_batch
+from fedspan.sums.row_moments import RowMoments
+
+MIXING = np.random.default_rng(9).normal(size=(6, 6))
+
+
+def rows(n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 6)) @ MIXING + 1e3
+
+
+SITES = np.arange(3000) % 4
+EXACT = {
+    "scaler": (fs.FedStandardScaler, ("mean_", "scale_", "n_samples_seen_")),
+    "pca": (lambda: fs.FedPCA(3), ("components_", "explained_variance_", "noise_variance_", "mean_")),
+    "scaled pca": (lambda: fs.FedPCA(0.9, scale=True), ("components_", "explained_variance_", "scale_")),
+    "detector": (fs.FedPCADetector, ("mean_", "scale_", "whitening_", "ridge_")),
+    "residual": (lambda: fs.FedPCADetector(2, distance="residual"), ("components_", "mean_")),
+}
+
+
+def streamed(make, X, batches, **options):
+    model = make()
+    for part, sites in zip(np.array_split(X, batches), np.array_split(SITES[: len(X)], batches), strict=True):
+        model.partial_fit(part, sites=sites, **options)
+    return model
+
+
+@pytest.mark.parametrize("batches", [2, 50])
+@pytest.mark.parametrize("name", EXACT)
+def test_what_rests_on_moments_is_that_of_all_rows_at_once(name, batches):
+    make, attributes = EXACT[name]
+    X = rows(3000)
+    found, whole = streamed(make, X, batches), make().fit(X, sites=SITES)
+    for attribute in attributes:
+        expected = getattr(whole, attribute)
+        np.testing.assert_allclose(getattr(found, attribute), expected, rtol=1e-10, atol=1e-10 * np.max(expected))
+    assert found.sites_ == whole.sites_
+
+
+def test_leaf_counts_are_those_of_all_rows():
+    X = rows(1000)
+    model = streamed(lambda: fs.FedIsolationDetector(random_state=0), X, 10)
+    again = fs.FedIsolationDetector(random_state=0).fit(X[:100])
+    again.features_, again.cuts_ = model.features_, model.cuts_
+    again._learn_on(fs.federate(X[100:]), 0.0)
+    first = fs.FedIsolationDetector(random_state=0).fit(X[:100])
+    first.features_, first.cuts_, first.leaf_counts_ = model.features_, model.cuts_, 0 * model.leaf_counts_
+    first._learn_on(fs.federate(X), 1.0)
+    np.testing.assert_array_equal(model.leaf_counts_, first.leaf_counts_)
+    assert model.n_samples_ == 1000
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [
+        (fs.FedPCADetector, 0.005),
+        (fs.FedCentersDetector, 0.01),
+        (fs.FedIsolationDetector, 0.015),
+        (fs.FedAnomalyDetector, 0.01),
+    ],
+)
+def test_thresholds_keep_their_share_of_alarms(kind, most):
+    X = rows(3000)
+    model = streamed(lambda: kind(random_state=0) if kind is not fs.FedPCADetector else kind(), X, 30)
+    assert abs(np.mean(model.predict(X) == -1) - 0.05) < most
+    assert abs(np.mean(model.predict(rows(5000, seed=1)) == -1) - 0.05) < 0.015 + most
+
+
+def test_centres_lose_little_against_a_fit_of_all_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2)) + 20.0 * rng.integers(3, size=(3000, 1))
+    streaming = streamed(lambda: fs.FedKMeans(3, random_state=0), X, 30)
+    whole = fs.FedKMeans(3, random_state=0).fit(X, sites=SITES)
+    assert -streaming.score(X) < 1.01 * whole.inertia_
+    assert streaming.cluster_sizes_.sum() == 3000
+    assert not hasattr(streaming, "labels_")
+
+
+def test_old_rows_fade():
+    old, new = rows(1000), rows(1000, seed=1) + 7.0
+    scaler = fs.FedStandardScaler().partial_fit(old).partial_fit(new, decay=0.25)
+    np.testing.assert_allclose(scaler.mean_, (old.mean(axis=0) + 4 * new.mean(axis=0)) / 5)
+    assert scaler.n_samples_seen_ == 1250
+    halved = fs.FedStandardScaler().partial_fit(old).partial_fit(new, half_life=500.0)
+    np.testing.assert_allclose(halved.mean_, scaler.mean_)
+    weights = np.repeat([0.25, 1.0], 1000)
+    weighted = fs.FedPCA(2).fit(np.concatenate([old, new]), sample_weight=weights)
+    faded = fs.FedPCA(2).partial_fit(old).partial_fit(new, decay=0.25)
+    np.testing.assert_allclose(faded.components_, weighted.components_, atol=1e-9)
+
+
+def test_a_drifting_stream_keeps_its_false_alarms_if_old_rows_fade():
+    model = fs.FedPCADetector()
+    for batch in range(40):
+        model.partial_fit(rows(300, seed=batch) * (1 + 0.02 * batch) - 20.0 * batch, decay=0.7)
+    assert abs(np.mean(model.predict(rows(5000, seed=99) * 1.8 - 800.0) == -1) - 0.05) < 0.03
+
+
+@pytest.mark.parametrize("name", ["scaler", "pca", "detector"])
+def test_a_batch_is_counted_once_however_often_it_is_sent(name):
+    make, (attribute, *_) = EXACT[name]
+    X = rows(600)
+    once = make().partial_fit(X[:300]).partial_fit(X[300:])
+    fed = fs.federate(X[300:], sites=np.arange(300) % 3)
+    model = make().partial_fit(fs.federate(X[:300], sites=np.arange(300) % 3), batch="monday")
+    model.partial_fit(fed.subset(["0", "2"]), batch="tuesday")  # one site is late
+    model.partial_fit(fed, batch="tuesday").partial_fit(fed, batch="tuesday")
+    model.partial_fit(fs.federate(X[:300], sites=np.arange(300) % 3), batch="monday")
+    np.testing.assert_allclose(getattr(model, attribute), getattr(once, attribute), rtol=1e-9)
+    assert model.counted_batches_ == {"monday": ("0", "1", "2"), "tuesday": ("0", "1", "2")}
+
+
+def test_a_model_that_was_fitted_saved_and_loaded_learns_on(tmp_path):
+    X = rows(2000)
+    for make, attribute in ((lambda: fs.FedPCA(2), "components_"), (fs.FedPCADetector, "whitening_")):
+        make().fit(X[:1000], sites=SITES[:1000]).save(tmp_path / "model.fedspan")
+        model = fs.load(tmp_path / "model.fedspan").partial_fit(X[1000:], sites=SITES[:1000])
+        np.testing.assert_allclose(getattr(model, attribute), getattr(make().fit(X), attribute), atol=1e-9)
+    assert abs(np.mean(model.predict(X) == -1) - 0.05) < 0.01
+
+
+def test_secure_sums_learn_on():
+    X = rows(800)
+    secure = fs.Policy(secure_sum=True)
+    model = fs.FedPCADetector()
+    for part in np.array_split(X, 2):
+        model.partial_fit(fs.federate(part, sites=np.arange(400) % 4, policy=secure))
+    np.testing.assert_allclose(model.whitening_, fs.FedPCADetector().fit(X).whitening_, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (fs.FedStandardScaler(), {"decay": 0.0}, "decay=0.0 must"),
+        (fs.FedStandardScaler(), {"decay": 0.5, "half_life": 9}, "exclude each other"),
+        (fs.FedStandardScaler(), {"half_life": 0}, "half_life=0 must"),
+        (fs.FedPCA(2, solver="power"), {}, "solver='covariance'"),
+        (fs.FedPCADetector(2, solver="subspace_median"), {}, "use 'covariance'"),
+        (fs.FedKMeans(2, least_rows=5), {}, "least_rows"),
+        (fs.FedIsolationDetector(aggregator=fs.aggregation.CoordinateMedian()), {}, "no aggregator"),
+    ],
+)
+def test_what_cannot_work_is_refused(model, options, message):
+    with pytest.raises(InputError, match=message):
+        model.partial_fit(rows(50), **options)
+
+
+def test_other_columns_and_bad_names_of_batches_are_refused():
+    model = fs.FedStandardScaler().partial_fit(rows(50))
+    with pytest.raises(InputError, match="5 columns"):
+        model.partial_fit(fs.federate(rows(50)[:, :5]))
+    with pytest.raises(ValueError, match="5 features"):
+        model.partial_fit(rows(50)[:, :5])
+    with pytest.raises(InputError, match="must be a name"):
+        model.partial_fit(rows(50), batch=3)
+
+
+def test_kept_moments_are_the_moments():
+    found = RowMoments.of_rows(rows(20))
+    again = known_moments(kept_moments(found), 6)
+    assert again.n == 20
+    np.testing.assert_array_equal(again.scatter, found.scatter)
+    np.testing.assert_array_equal(again.mean, found.mean)
+
+
+def test_old_batches_are_forgotten():
+    counted = {f"batch {i}": ("a",) for i in range(1000)}
+    found = with_batch("new", counted, ("b",))
+    assert len(found) == 1000
+    assert "batch 0" not in found
+    assert found["new"] == ("b",)

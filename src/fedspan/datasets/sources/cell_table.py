@@ -187,7 +187,8 @@ class _FileCounts:
         with h5py.File(self.path, "r") as file:
             stored = file[self.name]
             if isinstance(stored, h5py.Dataset):
-                return csr_matrix(stored[rows])
+                dense = [stored[start:stop] for start, stop in _runs(rows)]
+                return csr_matrix(np.concatenate(dense) if dense else np.zeros((0, self.shape[1])))
             if stored.attrs.get("encoding-type") != "csr_matrix":
                 raise InputError(
                     f"{self.path.name}: {self.name} is stored by genes, and is needed by cells: write it again with "

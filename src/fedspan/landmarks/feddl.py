@@ -42,6 +42,7 @@ from fedspan.landmarks.parts.kernel_pull import (
     per_row,
     reduced,
 )
+from fedspan.landmarks.parts.map_bytes import EXPECTED_ROUNDS, feddl_bytes, warn_of_traffic
 from fedspan.landmarks.parts.principal_view import (
     PrincipalView,
     Reduce,
@@ -50,7 +51,6 @@ from fedspan.landmarks.parts.principal_view import (
     principal_view,
     send_view,
 )
-from fedspan.landmarks.parts.traffic import EXPECTED_ROUNDS, feddl_bytes, warn_of_traffic
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.plausible_totals import ABSURD, CountedRows, whole
 

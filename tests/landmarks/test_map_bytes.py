@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from fedspan.landmarks.parts.traffic import warn_of_traffic
+from fedspan.landmarks.parts.map_bytes import warn_of_traffic
 from tests.landmarks.test_principal_view import learned
 from tests.landmarks.wide_rows import federation
 

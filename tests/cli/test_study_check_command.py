@@ -31,7 +31,7 @@ def test_sites_columns_and_what_leaves_are_printed_and_nothing_is_written(folder
     assert re.search(r"ward +text +0", shown)
     assert "left out: patient" in shown
     assert "models: FedTabularEncoder, then FedPCADetector" in shown
-    assert re.search(r"pca.gram +1 +the upper triangle of X'X", shown)
+    assert re.search(r"sums.moments +1 +number, weight, mean of its rows", shown)
     assert sorted(folder.iterdir()) == before
     about = int(re.search(r"about ([\d,]+) bytes leave each site", shown)[1].replace(",", ""))
     assert main(["run", "study.toml"]) == 0

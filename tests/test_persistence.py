@@ -81,7 +81,7 @@ def test_the_model_of_a_hundred_sites_is_a_few_kilobytes(tmp_path, many_sites):
     assert (tmp_path / "model").stat().st_size < 20_000  # 5,300 of them are the numbers of the model, 6,900 its moments
     power = fs.FedPCA(2, solver="power", iterations=25).fit(X, sites=sites)
     power.save(tmp_path / "rounds")
-    assert sum(map(len, power.run_.lines())) > 100_000
+    assert sum(map(len, power.run_.lines())) < 20_000  # one number stands for sites that sent the same
     assert (tmp_path / "rounds").stat().st_size < 12_000
     assert fs.load(tmp_path / "rounds").run_ == power.run_
 

@@ -21,7 +21,7 @@ def found() -> Found:
 def test_every_federated_method_has_a_row_of_costs(found):
     rows = {row[0]: row[1:] for row in cost_table(found, repeats=1).rows}
     assert list(rows) == ["self-learning PCA", "exact (covariance)"]
-    assert rows["exact (covariance)"][0] == "gram"
+    assert rows["exact (covariance)"][0] == "moments"
     triangle = 8 * 14 * 15 / 2
     per_round, in_all = (float(cell.replace(",", "")) for cell in rows["exact (covariance)"][1:3])
     assert triangle < per_round < 2 * triangle

@@ -147,7 +147,7 @@ def test_the_steps_of_a_fit_with_noise_on_gradients():
     steps = {call.step for call in landmarks(COVERED, fs.federate(X, sites=labels)).run_.calls}
     assert steps == {"sums.columns", "privacy.ledger", "landmarks.rows", "landmarks.noisy_pull"}
     steps = {call.step for call in landmarks(GRADIENT, fs.federate(X, sites=labels)).run_.calls}
-    assert steps == {"sums.columns", "privacy.ledger", "sums.sums", "sums.centred_sums", "landmarks.noisy_pull"}
+    assert steps == {"sums.columns", "privacy.ledger", "sums.moments", "landmarks.noisy_pull"}
 
 
 def test_the_record_states_what_is_covered_and_what_is_not():

@@ -19,7 +19,7 @@ def test_the_lines_of_the_page_run(capsys):
     exec(compile(first, str(PAGE), "exec"), names)
     difference, summary = capsys.readouterr().out.splitlines()
     assert float(difference) < 1e-13
-    assert summary.startswith("FedPCA: 5 calls to 6 sites")
+    assert summary.startswith("FedPCA: 3 calls to 6 sites")
     exec(compile(settings, str(PAGE), "exec"), names)
     numbers = FixedPoint.of(fs.SecureSum(threshold=0.8, least=5, largest=1e6, resolution=1e-9))
     assert numbers.words == 1

@@ -163,7 +163,7 @@ def agreement(table: NDArray[Any]) -> tuple[float, float, float]:
     there = P > 0
     mutual = float((P[there] * np.log(P[there] / np.outer(rows, columns)[there])).sum())
     mean = sum(entropies) / 2
-    return ari, 1.0 if mean == 0 else max(0.0, mutual / mean), float(T.max(axis=1).sum() / n)
+    return float(ari), 1.0 if mean == 0 else max(0.0, mutual / mean), float(T.max(axis=1).sum() / n)
 
 
 def _codebook(fed: Federation, neighbors: int) -> Array:

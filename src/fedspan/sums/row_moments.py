@@ -52,8 +52,8 @@ class RowMoments:
     >>> X = np.array([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
     >>> whole = RowMoments.merged([RowMoments.of_rows(X[:1]), RowMoments.of_rows(X[1:])])
     >>> whole.n, whole.mean, whole.gram()
-    (3, array([4., 2.]), array([[26., -8.],
-           [-8.,  8.]]))
+    (3, array([4., 2.]), array([[ 26., -10.],
+           [-10.,   8.]]))
     >>> whole.scaled(0.5).weight
     1.5
     """

@@ -43,7 +43,7 @@ def feddl_bytes(
     --------
     >>> paper = {"n": 3000, "columns": 784, "sites": 10, "n_landmarks": 500, "rounds": 50, "width": 8}
     >>> feddl_bytes(**paper, axes=None, frequencies=1024, posting=True) // 10**6
-    3243
+    3240
     """
     m = columns if axes is None else axes
     mean = 8 * columns  # travels with every call that sees centred columns

@@ -142,6 +142,8 @@ def forked(work: Callable[[], Any], seconds: float) -> Any:
             while answer:
                 answer = answer[os.write(writing, answer) :]
         except BaseException:
+            with suppress(Exception):
+                sys.stdout.flush()
             os.write(2, traceback.format_exc().encode())
             os._exit(1)
         finally:

@@ -128,6 +128,7 @@ def forked(work: Callable[[], Any], seconds: float) -> Any:
     said = TemporaryFile()  # noqa: SIM115, the child writes to it and this process reads
     with _FORKING:
         reading, writing = os.pipe()
+        sys.stdout.flush()  # or the child would print it again
         child = os.fork()
         if child:
             os.close(writing)

@@ -18,7 +18,7 @@ from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.calls.reply_checks import check_replies
 from fedspan.federation.journal import JournalEntry
-from fedspan.federation.message_sizes import SameSize
+from fedspan.federation.message_sizes import SameSize, largest_of
 from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_reason
 from fedspan.federation.policy import Policy, SecureSum
@@ -435,7 +435,7 @@ class Federation:
 
     def _check_limits(self, call: Call, run: Run) -> None:
         """Refuse a payload that is too large, and a call of a run that takes too long."""
-        size = max(_bytes_down(call).values(), default=0)
+        size = largest_of(_bytes_down(call))
         if size > self.policy.max_bytes:
             raise MessageError(
                 f"the payload of step {call.step.id!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"

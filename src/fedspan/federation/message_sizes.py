@@ -57,6 +57,11 @@ class _Repeated(ValuesView[int]):
         return repeat(self._sizes.size, len(self._sizes))
 
 
+def largest_of(sizes: Mapping[str, int]) -> int:
+    """Return the size of the largest message."""
+    return sizes.size if isinstance(sizes, SameSize) else max(sizes.values(), default=0)
+
+
 def sizes_of(sites: Sequence[str], sizes: Iterable[int]) -> Mapping[str, int]:
     """Return sizes by site."""
     found = list(sizes)

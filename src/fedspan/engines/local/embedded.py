@@ -17,7 +17,7 @@ from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.local.site_threads import Batch
 from fedspan.errors import BudgetError, InputError, MessageError, PolicyError
 from fedspan.federation import Federation, Policy, SecureSum, Site
-from fedspan.federation.calls.call import Call, Outcome
+from fedspan.federation.calls.call import Call, Delivery, Outcome
 from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.call_context import OversizeError
@@ -84,26 +84,29 @@ class LocalEngine:
             ]
             call = replace(call, transforms=tuple(transforms))
 
-        def perform(name: str) -> Outcome:
+        def perform(name: str) -> Delivery:
+            message = sent_to_all
+            if call.apart:
+                message = call.payload_of(name)
+                message = decode(encoded(message), policy.max_bytes) if self.wire else message
+            host = self._hosts[name]
+            host.largest = policy.max_bytes
+            delivery = host.perform(call, message, accepted.get(name, -1))
+            if self.wire:
+                sent = encoded(delivery.reply)
+                delivery.reply = decode(sent, len(sent))
+            return delivery
+
+        def perform_or_fail(name: str) -> Outcome:
             try:
-                message = sent_to_all
-                if call.apart:
-                    message = call.payload_of(name)
-                    message = decode(encoded(message), policy.max_bytes) if self.wire else message
-                host = self._hosts[name]
-                host.largest = policy.max_bytes
-                delivery = host.perform(call, message, accepted.get(name, -1))
-                if self.wire:
-                    sent = encoded(delivery.reply)
-                    delivery = delivery.received(decode(sent, max_bytes=len(sent)))
+                return perform(name)
             except BaseException as error:
                 return step_failure(call.step.id, error)
-            return delivery
 
         ready = [name for name in to if name not in outcomes]
         if self.n_jobs == 1 and policy.deadline >= _CHECKED_AFTERWARDS:
-            return outcomes | _in_turn(ready, perform, policy.deadline)
-        batch = Batch(ready, perform, policy.deadline)
+            return outcomes | _in_turn(ready, perform, call.step.id, policy.deadline)
+        batch = Batch(ready, perform_or_fail, policy.deadline)
         batch.run(self.n_jobs)
         for name in ready:
             outcomes[name] = batch.results.get(name) or _late(policy.deadline)
@@ -140,16 +143,25 @@ class LocalEngine:
             self._pinned.pop(run).release()
 
 
-def _in_turn(names: Sequence[str], perform: Callable[[str], Outcome], deadline: float) -> dict[str, Outcome]:
-    """Run a call at one site after the other, in this thread; a reply that took longer than the deadline is late."""
+def _in_turn(
+    names: Sequence[str], perform: Callable[[str], Delivery], step: str, deadline: float
+) -> dict[str, Outcome]:
+    """Run a call at one site after the other, in this thread; a reply that took longer than the deadline is late.
+
+    An interrupt or an exit is meant for the whole process, not for one site.
+    """
     outcomes: dict[str, Outcome] = {}
-    now = time.perf_counter()
+    clock = time.perf_counter
+    now = clock()
     for name in names:
-        outcome, began = perform(name), now
-        now = time.perf_counter()
-        if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
-            raise outcome.error  # an interrupt or an exit is meant for the whole process, not for one site
-        outcomes[name] = outcome if now - began <= deadline else _late(deadline)
+        began = now
+        try:
+            outcomes[name] = perform(name)
+        except Exception as error:
+            outcomes[name] = step_failure(step, error)
+        now = clock()
+        if now - began > deadline:
+            outcomes[name] = _late(deadline)
     return outcomes
 
 

@@ -74,9 +74,9 @@ class HarmonySettings:
     n_clusters: int | None = None
     block_size: float = 0.1
     max_iter: int = 10
-    max_iter_cluster: int = 10
+    max_iter_cluster: int = 20
     tol: float = 1e-4
-    tol_cluster: float = 1e-3
+    tol_cluster: float = 1e-4
     n_init: int = 4
 
 

@@ -60,8 +60,9 @@ class LocalEngine:
         return ("threads",)
 
     def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
-        """Fix the number of BLAS threads for the run."""
-        self._pinned[name] = PinnedThreads(None if head is None else int(head["threads"]))
+        """Use the number of BLAS threads that the journal's head states."""
+        if head is not None:
+            self._pinned[name] = PinnedThreads(int(head["threads"]))
         return name
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:

@@ -16,8 +16,8 @@ from fedspan.engines.remote.messages.envelope import APART, Opened
 from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.policy import Policy
-from fedspan.federation.site.parameters import Check, OneOf, Real, Text, Whole, parameters_of
-from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.parameters import Check, OneOf, Real, Text, Whole
+from fedspan.federation.site.steps import find_step, parameters_of
 from fedspan.federation.site.transforms import Transform
 from fedspan.secure_sum.sum_site_steps import STAGES
 from fedspan.wire import Message, decode, encode

@@ -244,8 +244,8 @@ class _Steps:
         self._runner = StepRunner(site)
         self._memory = memory
         self._base: Message = {}
-        self._threads = PinnedThreads(None)
         self._number_of_threads = blas_threads()
+        self._threads = PinnedThreads(self._number_of_threads)
 
     def serve_one(self) -> None:
         """Do one work, and send what came of it."""

@@ -110,7 +110,7 @@ def read_head(head: Message) -> RequestHead:
 
 
 def site_call(opened: Opened, head: RequestHead, site: str) -> SiteCall:
-    """Return the call that a request makes: the one object that is judged, recorded and run."""
+    """Return the call that a request makes: the one object that is checked, recorded and run."""
     parts = opened.parts
     payload, apart = (_decoded(parts, name) if name in parts else {} for name in ("payload", APART + site))
     for name in payload.keys() & apart.keys():

@@ -149,7 +149,7 @@ def local_centres(
 
 
 def of_blocks(site: Site, *, blocks: int, **_: Any) -> int:
-    """Return the number of rows for each block: some block has no more than that."""
+    """Return the mean number of rows per block: the smallest block has at most that."""
     return len(site) // max(1, blocks)
 
 

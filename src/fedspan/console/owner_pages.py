@@ -51,7 +51,6 @@ class OwnerPages:
         shows = {"/": self.studies, "/data": self.data, "/log": self.log, "/log.jsonl": self.export}
         changes = {"/decide": self.decide, "/stop": self.stop, "/pause": self.pause, "/resume": self.resume}
         return Pages(
-            f"Site {self._view.file.name}",
             {**shows, "/budget": self.budget},
             changes,
             lambda: site_metrics(self._fresh()),
@@ -170,7 +169,7 @@ class OwnerPages:
                 export,
                 listed if rows else note("No lines."),
                 *more(len(found) - len(rows), "line", ", in the export"),
-                lead=f"{plural(len(found), 'line')}. Each was written before the answer left; there are no data in them.",
+                lead=f"{plural(len(found), 'line')}, each written before the answer left. There are no data in them.",
             )
         ]
         return self._page(visit, parts)

@@ -43,7 +43,7 @@ def whole_page(
     )
 
 
-def login_page(title: str, problem: str) -> str:
+def login_page(problem: str) -> str:
     """Return the page of a visitor who is not logged in. It shows nothing of what is behind it."""
     words = Html(f'<p class="bad" role="alert">{esc(problem)}</p>') if problem else Html("")
     fields = Html(
@@ -51,10 +51,9 @@ def login_page(title: str, problem: str) -> str:
     )
     start = Html("<p>Paste the token. Its file is named in the window in which this page was started.</p>")
     body = Html(
-        f"<section class=login><h1>{esc(title)}</h1>{start}{words}{form('/login', '', [fields, button('Log in')])}"
-        "</section>"
+        f"<section class=login><h1>Log in</h1>{start}{words}{form('/login', '', [fields, button('Log in')])}</section>"
     )
-    return whole_page(title, body)
+    return whole_page("Log in", body)
 
 
 def message_page(words: str) -> str:

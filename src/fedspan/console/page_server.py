@@ -56,7 +56,6 @@ Handler = Callable[[Visit], Answer]
 class Pages:
     """The pages of one server: by path, those that show and those that change something, and figures for monitors."""
 
-    title: str
     shows: Mapping[str, Handler]
     changes: Mapping[str, Handler] = field(default_factory=dict)
     metrics: Callable[[], str] | None = None
@@ -243,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "" if found is None else found.value
 
     def _login(self, problem: str) -> Answer:
-        return Answer(login_page(self.pages_server.pages.title, problem).encode(), status=401)
+        return Answer(login_page(problem).encode(), status=401)
 
     def _message(self, status: int, words: str) -> Answer:
         return Answer(message_page(words).encode(), status=status)

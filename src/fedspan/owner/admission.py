@@ -33,9 +33,9 @@ class OwnerRequest:
 
     `user` and `role` come from the sender's certificate. `kind` is ``"call"``, or what the request is instead. `step`
     is the id of the step that runs; in a secure sum, of the step whose replies are added up, and `stage` names the
-    round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was proposed. `payload` holds the parameters of the step, or is
-    ``None`` where an earlier round of the sum was judged by them. `repeated` marks a call that gets its earlier reply
-    again, `ran` one for which data were read.
+    round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was proposed.
+    `payload` holds the parameters of the step, or is ``None`` where an earlier round of the sum was judged by them.
+    `repeated` marks a call that gets its earlier reply again, `ran` one for which data were read.
     """
 
     user: str = ""

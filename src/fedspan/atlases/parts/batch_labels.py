@@ -111,8 +111,8 @@ def codes_in(labels: NDArray[np.str_], names: NDArray[np.str_]) -> Codes:
     strangers = [name for name in different.tolist() if name not in known]
     if strangers:
         raise InputError(
-            f"the batch {strangers[0]!r} is not one of those that the model knows ({_listed(names)}): "
-            "adapt(...) learns new ones"
+            f"{len(strangers)} batches or labels of the rows are none of those that the model knows "
+            f"({_listed(names)}): adapt(...) learns new ones"
         )
     return np.array([known[name] for name in different.tolist()], dtype=np.int64)[places]
 

@@ -14,7 +14,7 @@ from fedspan.owner.site_file import SiteFileError
 from fedspan.sums.row_transforms import standardize
 from tests.engines.remote.people import authority, user
 
-from .owner_desk import Desk, Wires, numbers
+from .owner_desk import NUMBERS, OFFER, Desk, Wires, numbers
 
 AGGREGATE = 'level = "aggregate"'
 
@@ -157,6 +157,39 @@ def test_levels_that_contradict_other_rules_are_refused(tmp_path, rules, problem
 def test_secure_sums_only_at_the_level_secure(tmp_path):
     desk = Desk(tmp_path / "a", 'level = "secure"')
     assert "allows secure sums only" in desk.ask()
+
+
+SINGLE_SITES = {
+    "combat.site_sums": {"names": np.array(["a", "b"]), "controls": -1},
+    "atlases.batch_sizes": {"column": -1, "names": np.array(["a", "b"])},
+    "atlases.begin": {
+        "column": -1,
+        "names": np.array(["a", "b"]),
+        "sizes": np.ones(2),
+        "steps": np.ones(2),
+        "Y": np.zeros((2, 2)),
+        "theta": 1.0,
+        "sigma": 1.0,
+    },
+}
+
+
+@pytest.mark.parametrize("step", SINGLE_SITES)
+def test_sums_that_show_single_sites_are_refused_at_the_level_secure(tmp_path, step):
+    desk = Desk(tmp_path / "a", 'level = "secure"')
+    assert "a sum shows single sites" in desk.ask(step, payload=SINGLE_SITES[step])
+    named = Desk(tmp_path / "b", f'level = "secure"\nsteps = ["{step}"]', name="b")
+    assert "a sum shows single sites" not in named.ask(step, payload=SINGLE_SITES[step])
+
+
+def test_transforms_that_leave_one_site_in_a_sum_are_refused_at_the_level_secure(tmp_path):
+    """A spread of 1e300 at all other sites would make the total the part of one."""
+    form = {"features": np.array([0, 1]), "covariates": np.array([], dtype=np.int64), "mean": np.zeros(2)}
+    form |= {"slopes": np.zeros((0, 2)), "shift": np.zeros((2, 2)), "spread": np.array([[1.0, 1.0], [1e300, 1e300]])}
+    alone = Transform("combat.adjusted", {"names": np.array(["a", "b"]), **form})
+    desk = Desk(tmp_path / "a", 'level = "secure"')
+    inner = {"what": "sums.sums", "session": "r/0/x", **NUMBERS}
+    assert "a sum shows single sites" in desk.ask(OFFER, payload=inner, transforms=(alone,))
 
 
 @fs.step("levels.own")

@@ -55,7 +55,7 @@ LABELS = "the posted labels of the rows"
 UNPOSTED = "labels of rows, if they are posted later"
 
 
-@step("clustering.noisy_cells", reveals="sums")
+@step("clustering.noisy_cells", reveals="sums", noisy=True)
 def local_noisy_cells(
     site: Site,
     center: Vector,

@@ -310,8 +310,24 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
     for transform in request.transforms:
         if not allows_transform(rules.transforms, transform):
             raise PolicyError(f"this site's owner does not allow the transform {transform!r}")
+    if rules.sums_only:
+        _check_single_sites(request, rules)
     if rules.sums_only and not request.stage and not is_public(step):
         raise PolicyError(
             f"this site's owner allows secure sums only, and this is a request for a single reply of step {step!r}: "
             "use Policy(secure_sum=True)"
+        )
+
+
+def _check_single_sites(request: OwnerRequest, rules: Rules) -> None:
+    """Refuse a request whose sum over several sites would show single ones, unless the owner names it."""
+    found, transforms = installed_steps().get(request.step), installed_transforms()
+    apart = [id for id in request.transforms if id in transforms and transforms[id].by_site]
+    apart = [id for id in apart if id not in rules.transforms]
+    if found is not None and request.payload is not None and request.step not in rules.steps.names:
+        apart += [found.id] if found.tells_sites_apart(request.payload) else []
+    if apart:
+        raise PolicyError(
+            f"this site's owner allows sums over several sites only, and {apart[0]!r} treats each site in another way, "
+            "so that a sum shows single sites"
         )

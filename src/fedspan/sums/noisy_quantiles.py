@@ -29,7 +29,7 @@ _PARTS = 8
 ROUNDS = 5
 
 
-@step("sums.noisy_counts", reveals="sums")
+@step("sums.noisy_counts", reveals="sums", noisy=True)
 def local_noisy_counts(
     site: Site, low: Vector, high: Vector, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:

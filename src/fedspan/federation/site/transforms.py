@@ -40,6 +40,7 @@ class InstalledTransform(Installed):
     selects: bool = False
     diagonal: Callable[..., Any] | None = None
     elementwise: bool = False
+    by_site: bool = False
 
     @property
     def reorders(self) -> bool:
@@ -69,6 +70,7 @@ def transform(
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
     elementwise: bool = False,
+    by_site: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -83,6 +85,7 @@ def transform(
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
     elementwise: bool = False,
+    by_site: bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -110,6 +113,8 @@ def transform(
     elementwise : bool, default=False
         Whether each number of the result is made of one cell. Rounding then does not depend on a row's place in a
         block. Sums with noise send rows through all other transforms one by one.
+    by_site : bool, default=False
+        Whether the parameters may treat each site in another way. They can leave one site in a sum, and all others out.
 
     Examples
     --------
@@ -121,7 +126,7 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        made = (frames, mu2, affine, view, selects, diagonal, elementwise)
+        made = (frames, mu2, affine, view, selects, diagonal, elementwise, by_site)
         _transforms.add(InstalledTransform(id or dotted_name(function), function, *made))
         return function
 

@@ -33,6 +33,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     group_codes,
     grouped_rows,
     numbers_of,
+    sites_are_groups,
 )
 from fedspan.statistics.describe.parts.table_columns import TableColumns
 from fedspan.sums.plausible_totals import whole
@@ -43,7 +44,7 @@ BINS = 64
 Bins = Annotated[int, Whole(1, 10_000)]
 
 
-@step("describe.noisy_table", reveals="sums")
+@step("describe.noisy_table", reveals="sums", noisy=True, by_site=sites_are_groups)
 def local_noisy_table(
     site: Site,
     columns: Numbers,
@@ -87,7 +88,7 @@ def local_noisy_table(
     return {"sums": noisy(exact)}
 
 
-@step("describe.noisy_bins", reveals="sums")
+@step("describe.noisy_bins", reveals="sums", noisy=True, by_site=sites_are_groups)
 def local_noisy_bins(
     site: Site,
     column: Index,
@@ -115,7 +116,7 @@ def local_noisy_bins(
     return {"counts": noisy(counts)}
 
 
-@step("describe.noisy_cross_counts", reveals="sums")
+@step("describe.noisy_cross_counts", reveals="sums", noisy=True)
 def local_noisy_cross_counts(
     site: Site,
     first: Index,

@@ -42,7 +42,7 @@ from fedspan.sums.row_moments import packed
 _CLEAR = 2.0
 
 
-@step("regression.noisy_products", reveals="sums")
+@step("regression.noisy_products", reveals="sums", noisy=True)
 def local_noisy_products(
     site: Site, center: Vector, width: Widths, box: bool, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:

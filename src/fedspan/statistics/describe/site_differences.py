@@ -46,6 +46,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     numbers_of,
     sites_are_groups,
 )
+from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.suppression import hidden_groups
 from fedspan.statistics.describe.parts.table_columns import TableColumns, federation_of, named_columns, read_columns
 from fedspan.sums.plausible_totals import whole
@@ -91,8 +92,8 @@ class SiteDifference:
     corrected: float = math.nan
 
 
-@dataclass(frozen=True)
-class SiteDifferences:
+@dataclass(frozen=True, repr=False)
+class SiteDifferences(ShownFrame):
     """All tests of sites against the rest, the smallest p value first."""
 
     sites: tuple[str, ...]

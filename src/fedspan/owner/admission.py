@@ -1,6 +1,6 @@
-"""Admission: how a site judges one request, by its owner's rules, and the line that it writes about it.
+"""Admission: how a site checks one request by its owner's rules, and the line that it writes about it.
 
-The order of judgement: sender, user, rows, the owner's decisions, step, transforms, rounds, sets, size.
+The order of checks: sender, user, rows, the owner's decisions, step, transforms, rounds, sets, size.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OwnerRequest:
     `user` and `role` come from the sender's certificate. `kind` is ``"call"``, or what the request is instead. `step`
     is the id of the step that runs; in a secure sum, of the step whose replies are added up, and `stage` names the
     round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was proposed.
-    `payload` holds the parameters of the step, or is ``None`` where an earlier round of the sum was judged by them.
+    `payload` holds the parameters of the step, or is ``None`` where an earlier round of the sum was checked with them.
     `repeated` marks a call that gets its earlier reply again, `ran` one for which data were read.
     """
 
@@ -55,7 +55,7 @@ class OwnerRequest:
 
 
 class Admission:
-    """Judges requests to one site. A refusal is a `PolicyError`; nothing leaves before its line is in the log.
+    """Checks requests to one site. A refusal is a `PolicyError`; nothing leaves before its line is in the log.
 
     Parameters
     ----------
@@ -301,8 +301,24 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
     for transform in request.transforms:
         if not allows_transform(rules.transforms, transform):
             raise PolicyError(f"this site's owner does not allow the transform {transform!r}")
+    if rules.sums_only:
+        _check_single_sites(request, rules)
     if rules.sums_only and not request.stage and not is_public(step):
         raise PolicyError(
             f"this site's owner allows secure sums only, and this is a request for a single reply of step {step!r}: "
             "use Policy(secure_sum=True)"
+        )
+
+
+def _check_single_sites(request: OwnerRequest, rules: Rules) -> None:
+    """Refuse a request whose sum over several sites would show single ones, unless the owner names it."""
+    found, transforms = installed_steps().get(request.step), installed_transforms()
+    apart = [id for id in request.transforms if id in transforms and transforms[id].by_site]
+    apart = [id for id in apart if id not in rules.transforms]
+    if found is not None and request.payload is not None and request.step not in rules.steps.names:
+        apart += [found.id] if found.tells_sites_apart(request.payload) else []
+    if apart:
+        raise PolicyError(
+            f"this site's owner allows sums over several sites only, and {apart[0]!r} treats each site in another way, "
+            "so that a sum shows single sites"
         )

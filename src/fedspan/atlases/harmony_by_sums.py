@@ -34,6 +34,7 @@ from fedspan.atlases.parts.batch_labels import (
     features_of,
     local_batch_sizes,
     rows_of,
+    sites_are_batches,
     without_batch,
 )
 from fedspan.atlases.parts.row_draws import blocks_of, grid_steps, row_keys
@@ -74,9 +75,9 @@ class HarmonySettings:
     n_clusters: int | None = None
     block_size: float = 0.1
     max_iter: int = 10
-    max_iter_cluster: int = 10
+    max_iter_cluster: int = 20
     tol: float = 1e-4
-    tol_cluster: float = 1e-3
+    tol_cluster: float = 1e-4
     n_init: int = 4
 
 
@@ -102,7 +103,7 @@ def unit_rows(X: Any, column: Column) -> Array:
     return unit(features_of(X, column))
 
 
-@step("atlases.begin", reveals="nothing")
+@step("atlases.begin", reveals="nothing", by_site=sites_are_batches)
 def local_begin(
     site: Site,
     column: Column,

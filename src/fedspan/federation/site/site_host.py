@@ -129,11 +129,12 @@ class SiteHost:
             given = self.given_before(call, run)
             if given is not None:
                 return given
-        if not self._plain or call.transforms or silent or self.vault is not None:
+        step = call.step
+        if not self._plain or call.transforms or silent or self.vault is not None or step.reveals == "nothing":
             return self._perform_in_full(call, payload, after, silent, run)
         run.settle(after)
         run.pending_number = number
-        step, site, changes = call.step, self.site.in_call(None, (self._make_context, run, call, payload)), NO_CHANGES
+        site, changes = self.site.in_call(None, (self._make_context, run, call, payload)), NO_CHANGES
         try:
             reply = canonical(step.function(site, **payload), "reply")
         except BaseException:
@@ -148,7 +149,7 @@ class SiteHost:
         return delivery
 
     def _perform_in_full(self, call: Call, payload: Message, after: int, silent: bool, run: RunState) -> Delivery:
-        """Run a call that ledger, vault, record, weights or transforms have a part in."""
+        """Run a call that ledger, vault, record, weights or transforms have a part in, or one that may read no row."""
         if self.vault is not None and self.vault.sums_only and not (call.step.public or silent):
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
         if call.part == 0 or not run.continues(call):
@@ -167,7 +168,8 @@ class SiteHost:
                 self._records.failed(call, after)
             if ledger is None or not ledger.strict or isinstance(error, WITHOUT_ROWS):
                 raise
-            refuse_without_noise(call, self.site.in_call(context))  # the same words whether the step failed or not
+            # The same words whether the step failed or not.
+            refuse_without_noise(call, self.site.in_call(context), replied=True)
             raise FedspanError(
                 f"step {context.step!r} failed at site {self.site.name!r}, whose strict ledger keeps the reason at the "
                 "site"

@@ -174,7 +174,7 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
 
 
 def _plain_numbers(view: memoryview, entries: int) -> Message | None:
-    """Return a message of known keys and plain numbers alone, or ``None``: most replies of many small sites are such."""
+    """Return a message of known keys and plain numbers alone, as small sites send many; ``None`` of another one."""
     if len(view) > _FEW_BYTES:
         return None
     data, at, message = view.tobytes(), _HEAD.size, {}

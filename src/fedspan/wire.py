@@ -78,13 +78,18 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
     if len(message) > _MOST_ENTRIES:
         raise MessageError(f"a {what} has {len(message)} keys, at most {_MOST_ENTRIES} are allowed: use larger arrays")
     result: Message = dict(message)
+    key: Any
+    value: Any
     for key, value in message.items():
         if key not in _KEY_HEADS:
             _key_head(key, what)
         kind = type(value)
-        if kind is int and -_SMALL < value < _SMALL:  # type: ignore[operator]
+        if kind is int and -_SMALL < value < _SMALL:
             continue
-        if kind not in _PLAIN:
+        if kind is np.ndarray and value.size and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
+            result[key] = copy = value.copy()
+            copy.flags.writeable = False
+        elif kind not in _PLAIN:
             result[key] = _canonical_value(key, value, what)
     return result
 
@@ -232,10 +237,6 @@ def _key_head(key: object, what: str = "message") -> bytes:
 def _canonical_value(key: str, value: object, what: str) -> Value:
     if isinstance(value, np.ndarray) and not value.size and max(value.shape) > LONGEST_EMPTY_AXIS:
         raise MessageError(f"{what} key {key!r} holds an array without entries, of the shape {value.shape}")
-    if type(value) is np.ndarray and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
-        copy = value.copy()
-        copy.flags.writeable = False
-        return copy
     if isinstance(value, np.ndarray):
         return _canonical_array(key, value, what)
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):

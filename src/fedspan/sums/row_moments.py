@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dsyr, dsyrk
 
 from fedspan.federation.site.parameters import Vector
 
@@ -201,8 +201,7 @@ class _Group:
             return RowMoments.of_no_rows(self._columns, products=self._products, n=self.n)
         shift = self._sum / self.weight
         if self._products:
-            scatter = packed(self._scatter.T)
-            scatter -= packed(np.multiply.outer(self.weight * shift, shift))
+            scatter = packed(dsyr(-self.weight, shift, lower=1, a=self._scatter, overwrite_a=1).T)
         else:
             scatter = self._scatter - self.weight * shift**2
         return RowMoments(self.n, self.weight, *_split(self._centre, shift), scatter)
@@ -218,7 +217,7 @@ def _ones(n: int) -> Vector:
 
 def packed(S: Matrix) -> Vector:
     """Return the upper triangle of a symmetric matrix (d, d) as a vector: half the bytes."""
-    return S.ravel()[_triangle(len(S))]
+    return S.ravel().take(_triangle(len(S)))
 
 
 def unpacked(triangle: Vector) -> Matrix:
@@ -249,7 +248,6 @@ def _diagonal(d: int) -> NDArray[np.intp]:
 def _split(centre: Vector, shift: Vector) -> tuple[Vector, Vector]:
     """Return two vectors with the same sum, the first in single precision: the second has digits of its own."""
     total = centre + shift
-    # Rows that single precision can't hold have a centre of their own digits.
-    single = -_LARGEST_SINGLE < total.min(initial=0.0) and total.max(initial=0.0) < _LARGEST_SINGLE
-    leading = total.astype(np.float32).astype(np.float64) if single else total
+    # What single precision can't hold keeps all digits.
+    leading = total.astype(np.float32).astype(np.float64) if np.vdot(total, total) < _LARGEST_SINGLE**2 else total
     return leading, (centre - leading) + shift

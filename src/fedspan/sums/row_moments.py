@@ -172,9 +172,10 @@ class _Group:
         if not weight > 0.0:
             return
         times = _ones(n) if weights is None else weights
-        if self._buffer is None or len(self._buffer) < n:
-            self._buffer = np.empty((n, self._columns))
-        D = self._buffer[:n]
+        by_columns = X.strides[0] < X.strides[1]  # of frames and files: each column stays in one piece
+        if self._buffer is None or len(self._buffer) != n or self._buffer.flags.c_contiguous is by_columns:
+            self._buffer = np.empty((n, self._columns), order="F" if by_columns else "C")
+        D = self._buffer
         if X.dtype != np.float64:  # read once
             np.copyto(D, X)
             X = D
@@ -190,10 +191,11 @@ class _Group:
         if not self._products:
             squares = np.einsum("ij,ij->j", D, D)
             self._scatter = squares if self._scatter is None else self._scatter + squares
-        elif self._scatter is None:  # the lower triangle alone, in Fortran's order: the upper one of its transpose
-            self._scatter = dsyrk(1.0, D.T, lower=1)
-        else:
-            self._scatter = dsyrk(1.0, D.T, beta=1.0, c=self._scatter, overwrite_c=1, lower=1)
+            return
+        # The lower triangle alone, in Fortran's order: the upper one of its transpose.
+        more = {} if self._scatter is None else {"beta": 1.0, "c": self._scatter, "overwrite_c": 1}
+        rows = {"a": D, "trans": 1} if D.flags.f_contiguous else {"a": D.T}
+        self._scatter = dsyrk(1.0, **rows, **more, lower=1)
 
     def moments(self) -> RowMoments:
         """Return the moments of the rows."""

@@ -35,6 +35,8 @@ from fedspan.wire import decode, encode, encoded
 #: Of one job at a time, deadlines of at least this number of seconds are checked after each step, in the caller's
 #: thread. A shorter one may be meant for steps that hang: they run in a thread that can be given up.
 _CHECKED_AFTERWARDS = 60.0
+#: Seconds that a call has by default where rows are streamed: a pass over a table of any size.
+_STREAM_DEADLINE = 86_400.0
 
 
 class LocalEngine:
@@ -196,6 +198,7 @@ class LocalFederation(Federation):
     wire : bool, default=False
         Send every message through the wire format, as a real federation does. Results do not depend on it.
     policy : Policy, optional
+        Default: ``Policy()``; where rows are streamed (`fedspan.stream`) a call has a day, because it may read them all.
     run_dir : path, optional
         Keep each run's journal and record here: the same run begun again continues where it stopped.
 
@@ -233,7 +236,8 @@ class LocalFederation(Federation):
             summation.check_possible(*policy.smallest_sum(len(engine.sites)))
             engine.introduce(policy.secure_sum)
         folder = None if run_dir is None else Path(run_dir)
-        root = Root(engine, seed, policy or Policy(), folder, summation, simulated=True)
+        usual = Policy(deadline=_STREAM_DEADLINE) if any(site.streamed for site in sites) else Policy()
+        root = Root(engine, seed, policy or usual, folder, summation, simulated=True)
         super().__init__(root, View(engine.sites))
 
 

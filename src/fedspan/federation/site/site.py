@@ -241,9 +241,11 @@ class Site:
             return
         columns = (data.y, data.task, data.sample_weight)
         raw = (data.rows(slice(at, at + rows)) for at in range(0, len(self), rows))
-        for number, block in enumerate(raw if data.stream is None else data.stream.batches(rows)):
+        at = 0
+        for block in raw if data.stream is None else data.stream.batches(rows):
             X = block if first is None else first(block)
-            part = slice(number * rows, (number + 1) * rows)
+            part = slice(at, at + len(block))
+            at += len(block)
             alone = [rest(X.iloc[i : i + 1] if hasattr(X, "iloc") else X[i : i + 1]) for i in range(len(X))]
             yield RowBatch(np.concatenate(alone), *(None if column is None else column[part] for column in columns))
 

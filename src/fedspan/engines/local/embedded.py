@@ -198,7 +198,7 @@ class LocalFederation(Federation):
     wire : bool, default=False
         Send every message through the wire format, as a real federation does. Results do not depend on it.
     policy : Policy, optional
-        Default: ``Policy()``; where rows are streamed (`fedspan.stream`) a call has a day, because it may read them all.
+        Default: ``Policy()``; where rows are streamed (`fedspan.stream`) a call may take a day: it may read them all.
     run_dir : path, optional
         Keep each run's journal and record here: the same run begun again continues where it stopped.
 

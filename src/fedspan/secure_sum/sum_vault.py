@@ -8,7 +8,7 @@ one has keys of its own.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, LostSumError
@@ -196,6 +196,16 @@ class Vault:
                 self._known[name] = key
                 self._channels.pop(name, None)
 
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the keys of all other sites: they are in no new sum. One that is under way may end."""
+        self._known = {name: key for name, key in self._known.items() if name in names}
+
+    def check_known(self, names: Iterable[str]) -> None:
+        """Refuse a set with a site whose key is not known."""
+        for name in names:
+            if name not in self._known:
+                raise FedspanError(f"this site does not know the key of a site {name!r}")
+
     def knows(self, me: str) -> int:
         """Return the number of sites that this one, called `me`, could be in a sum with, itself included."""
         return len(self._known.keys() | {me})
@@ -203,8 +213,7 @@ class Vault:
     def channel(self, name: str) -> bytes:
         """Return the secret that only this site and the site `name` share."""
         if name not in self._channels:
-            if name not in self._known:
-                raise FedspanError(f"this site does not know the key of a site {name!r}")
+            self.check_known([name])
             self._channels[name] = self._own.agreed(self._known[name])
         return self._channels[name]
 

@@ -14,14 +14,12 @@ from fedspan.engines.remote.messages.envelope import FORMAT, Opened, Sealed, _si
 from fedspan.engines.remote.messages.identity import Participant
 from fedspan.errors import InputError
 from fedspan.wire import as_array, encode
-from tests.engines.remote.people import root_certificate, user
+from tests.engines.remote.people import user, write_kit
 
 
 @pytest.fixture
 def queue(tmp_path):
-    (tmp_path / "startup").mkdir()
-    (tmp_path / "startup" / "rootCA.pem").write_bytes(root_certificate())
-    (tmp_path / "fedspan.json").write_text(json.dumps({"federation": "clinics", "sites": ["a"]}))
+    write_kit(tmp_path, "coordinator", "coordinator")
     for name, about in (("a" * 12, {"who": "alice", "state": "done"}), ("b" * 12, "[" * 100_000), ("c" * 12, "{}")):
         folder = tmp_path / "studies" / name
         folder.mkdir(parents=True)

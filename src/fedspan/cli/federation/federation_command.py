@@ -1,35 +1,16 @@
-"""``fedspan federation init | status`` and ``fedspan status | cancel | fetch``: real federations."""
+"""``fedspan federation status`` and ``fedspan status | cancel | fetch``: real federations."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from fedspan.cli.console import print_line, print_table
 from fedspan.engines.nvflare.client.connect import federation_status
 from fedspan.engines.nvflare.client.study_client import cancel_study, fetch_study, list_studies
-from fedspan.engines.nvflare.setup.kit import read_plan
-from fedspan.engines.nvflare.setup.provision import AUTHORITY, provision
 from fedspan.engines.remote.coordinator.site_directory import SiteReport
 from fedspan.errors import InputError
 from fedspan.owner.admission import ANALYST
-
-
-def init(plan: Path, out: Path) -> int:
-    """Make the kits of all participants that have none."""
-    done = provision(read_plan(plan), out)
-    if not done.made and not done.renewed:
-        raise InputError(f"{out} has the kits of all participants already; none was overwritten")
-    for name in done.made:
-        print(out / name)
-    if done.kept:
-        print(f"kept as they are: {', '.join(done.kept)}")
-    if done.renewed:
-        print(f"but for a new fedspan.json, to be handed to its owner: {', '.join(done.renewed)}")
-    days = (done.ends - datetime.now(UTC)).days
-    print(f"all certificates end on {done.ends:%Y-%m-%d}, in {days} days: make new kits before then")
-    print(f"keep {out / AUTHORITY} to yourself: its key makes participants")
-    return 0
 
 
 def status(kit: Path, steps: bool) -> int:

@@ -8,8 +8,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.user_session import UserSession
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, read_kit
+from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.remote.messages.envelope import Sealed
 from fedspan.engines.remote.messages.identity import Identity, make_delegation
 from fedspan.errors import InputError

@@ -21,8 +21,9 @@ from nvflare.apis.fl_component import FLComponent
 
 from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
+from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, write_json
+from fedspan.engines.nvflare.setup.kit import write_json
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
 from fedspan.errors import FedspanError, InputError

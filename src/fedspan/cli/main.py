@@ -239,6 +239,7 @@ def _add_federation(commands: Any) -> None:
         "fedspan coordinator start kits/coordinator",
     )
     members_parser.add_authority(federation)
+    members_parser.add_operation(federation)
     members_parser.add_enrolment(coordinator, "coordinator")
     members_parser.add_enrolment(_group(commands, "user", "take part as a user", "fedspan user enroll alice"), "user")
     own = _path("path", "KIT", "the coordinator's kit")

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fedspan.engines.members.member_list import Member, read_list
+from fedspan.engines.remote.messages import identity as identities
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
 from tests.engines.remote.people import (
@@ -76,12 +77,16 @@ def test_a_certificate_of_the_root_that_is_not_listed_is_refused():
         authority.verify(other.certificate, other.sign(b"x"), b"x")
 
 
-def test_a_renewed_certificate_is_taken_up_by_its_holder_alone():
+def test_a_renewed_certificate_is_taken_up_by_its_holder_alone(monkeypatch):
     old = Identity(certificate("a", "", key_of("a").public_key()), pem(key_of("a")))
     new = certificate("a", "", key_of("a").public_key())
     foreign = certificate("a", "", key_of("b").public_key())
     texts = tuple(one.decode() for one in (foreign, new, old.certificate))
     listed = replace(member_list(1, []), members={"a": Member("site", "", texts)})
+    before = old.certificate
+    old.follow(listed)
+    assert old.certificate == before  # until all others have the list
+    monkeypatch.setattr(identities, "_KNOWN_TO_ALL", 0.0)
     old.follow(listed)
     assert old.certificate == new
     old.follow(None)

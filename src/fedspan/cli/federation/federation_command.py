@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedspan.cli.console import print_line, print_table
 from fedspan.engines.nvflare.client.connect import federation_status
-from fedspan.engines.nvflare.client.study_client import cancel_study, fetch_study, list_studies
+from fedspan.engines.nvflare.client.study_client import cancel_study, disable_site, fetch_study, list_studies
 from fedspan.engines.remote.coordinator.site_directory import SiteReport
 from fedspan.errors import InputError
 from fedspan.owner.admission import ANALYST
@@ -33,17 +33,30 @@ def status(kit: Path, steps: bool) -> int:
     return 0
 
 
+def disable(site: str, kit: Path) -> int:
+    """Let the coordinator pass nothing on to a site."""
+    print_line(f"{site} is {disable_site(kit, site, True)[site]}")
+    return 0
+
+
+def enable(site: str, kit: Path) -> int:
+    """Let the coordinator pass requests on to a site again."""
+    disable_site(kit, site, False)
+    print_line(f"{site} is enabled")
+    return 0
+
+
 def studies(kit: Path, study: str | None) -> int:
     """Print the state of the user's detached studies, or of one."""
     found = [about for about in list_studies(kit) if study in (None, about["study"])]
     if study is not None and not found:
-        raise InputError(f"there is no study {study!r} of yours at the coordinator")
+        raise InputError(f"there is no study {study!r} at the coordinator that you may see")
     for about in found:
         since = datetime.fromtimestamp(about["since"]).strftime("%Y-%m-%d %H:%M")
         why = f": {about['why']}" if about["why"] else ""
-        print(f"{about['study']}  {since}  {about['title']}  {about['state']}{why}")
+        print(f"{about['study']}  {since}  {about['who']}  {about['title']}  {about['state']}{why}")
     if not found:
-        print("no detached studies of yours")
+        print("no detached studies that you may see")
     return 0
 
 

@@ -9,7 +9,7 @@ from fedspan.cli.console import print_line, print_table
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.authority_folder import AuthorityFolder
 from fedspan.engines.members.enrolment import COORDINATOR, RUNNER, read_enrolment
-from fedspan.engines.members.member_list import MEMBERS, kit_list
+from fedspan.engines.members.member_list import MEMBERS, kit_list, root_of
 from fedspan.engines.nvflare.setup import provision as kits_of
 from fedspan.engines.nvflare.setup.kit import parse_address, read_plan
 from fedspan.errors import InputError
@@ -158,7 +158,7 @@ def _join(kind: str, kit: Path, file: Path, root: str) -> int:
     listed = joined.members
     print_line(f"{kit} has the list of {listed.federation}, version {listed.version}; coordinator at {listed.server}")
     if first and not root:
-        print_line(f"compare with the authority, as it reads it out: {kits_of.root_digest_of(kits_of.root_of(data))}")
+        print_line(f"compare with the authority, as it reads it out: {kits_of.root_digest_of(root_of(data))}")
     return 0
 
 

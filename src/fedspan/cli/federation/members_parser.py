@@ -85,6 +85,21 @@ def add_authority(federation: Any) -> None:
     )
 
 
+def add_operation(federation: Any) -> None:
+    """Add the commands of operators to those of a federation."""
+    for name, help in (("disable", "pass nothing on to a site"), ("enable", "pass requests on to a site again")):
+        add(
+            federation,
+            name,
+            f"fedspan.cli.federation.federation_command:{name}",
+            help,
+            option("site", "its name", metavar="SITE"),
+            path("kit", "KIT", "an operator's kit"),
+            description=f"{help[0].upper()}{help[1:]}: for operators. Studies wait for a disabled site.",
+            example=f"fedspan federation {name} south kits/olga",
+        )
+
+
 def add_enrolment(group: Any, kind: str) -> None:
     """Add the commands with which a participant of this kind enrolls and joins."""
     name = _NAMES[kind]

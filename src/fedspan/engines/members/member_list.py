@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from fedspan.federation.policy import SecureSum
 
 #: The file of the list in a kit, and its largest size in bytes.
 MEMBERS, _LARGEST = "members.json", 2**25
+#: Days before the end of a certificate at which its holder is warned.
+WARN_DAYS = 30
 KINDS = ("coordinator", "site", "user")
 _PURPOSE = b"fedspan members\0"
 
@@ -132,3 +134,15 @@ def kit_list(folder: Path) -> MemberList:
         ) from None
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
+
+
+def ends_soon(folder: Path, days: float = WARN_DAYS) -> str:
+    """Return a sentence where the certificate of a kit ends within this number of days; empty otherwise."""
+    file = next(iter(sorted((folder / "startup").glob("*.crt"))), None)
+    if file is None:
+        return ""
+    ends = read_certificate(file.read_bytes()).not_valid_after_utc
+    left = (ends - datetime.now(UTC)).days
+    if left >= days:
+        return ""
+    return f"the certificate of {folder} ends on {ends:%Y-%m-%d}, in {left} days: let the authority renew it"

@@ -25,15 +25,15 @@ class NVFlareTransport:
 
     def __init__(self, kit: str | Path) -> None:
         needs_nvflare()
-        self._kit = read_kit(kit)
-        self._kit.must_be("user", "connecting")
-        self._hub = HubConnection(self._kit)
+        opened = read_kit(kit)
+        opened.must_be("user", "connecting")
+        self._hub = HubConnection(opened)
         self._closed = weakref.finalize(self, HubConnection.stop, self._hub)
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of all sites of the federation, sorted."""
-        return self._kit.sites
+        return self._hub.kit.sites
 
     def online(self) -> frozenset[str]:
         """Return the sites that can be reached by what is known now, without waiting."""

@@ -47,6 +47,12 @@ def cancel_study(kit: Path, study: str) -> str:
     return str(_request(kit, {"kind": "cancel", "study": study})["about"]["state"])
 
 
+def disable_site(kit: Path, site: str, disable: bool) -> dict[str, str]:
+    """Let the coordinator pass nothing on to a site, or again; return the disabled sites. For operators."""
+    answer = _request(kit, {"kind": "disable" if disable else "enable", "site": site})
+    return {str(name): str(why) for name, why in answer["disabled"].items()}
+
+
 def fetch_study(kit: Path, study: str, out: Path) -> None:
     """Fetch the results of a finished study into a new folder."""
     if out.exists() and any(out.iterdir()):

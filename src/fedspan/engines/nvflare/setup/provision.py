@@ -51,10 +51,15 @@ def enroll(folder: Path, kind: str, name: str, role: str = "", token: str = "") 
     return request_text(kind, name, role, keys, token)
 
 
+class RemovedError(InputError):
+    """A participant is not on the list."""
+
+
 @dataclass(frozen=True)
 class Joined:
     """What a list changed in a kit: the list of now, and whether the kit's own key, or the address, is another one."""
 
+    kit: Path
     members: MemberList
     new_key: bool
     new_address: bool
@@ -79,7 +84,7 @@ def join(folder: Path, data: bytes, root_digest: str = "") -> Joined:
     for whose, member in own.items():
         if member is None:
             why = f"{whose!r} is not on the list of participants of {members.federation} (version {members.version})"
-            raise InputError(f"{why}: ask its authority to approve the request")
+            raise RemovedError(f"{why}: ask its authority to approve the request")
     new_key = False
     for whose, key in key_files(folder, kind, name).items():
         member = own[whose]
@@ -89,7 +94,7 @@ def join(folder: Path, data: bytes, root_digest: str = "") -> Joined:
         write_whole(key.parent / "rootCA.pem", root)
         _write_settings(home, "user" if whose == RUNNER else kind, whose, members)
         write_whole(home / MEMBERS, data)
-    return Joined(members, new_key, before is not None and before.server != members.server)
+    return Joined(folder, members, new_key, before is not None and before.server != members.server)
 
 
 def read_owner_of(folder: Path, kind: str) -> None:

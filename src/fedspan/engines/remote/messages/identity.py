@@ -35,6 +35,8 @@ from fedspan.federation.policy import SecureSum
 from fedspan.wire import as_array, decode, encode
 
 _MOST_CHECKED = 256
+#: Seconds after which all that are connected have a list that the coordinator hands out.
+_KNOWN_TO_ALL = 60.0
 _DELEGATION = b"fedspan delegation\0"
 #: Bytes and seconds of a delegation.
 _LARGEST, _LONGEST = 2**14, 30 * 86400.0
@@ -59,6 +61,7 @@ class Identity:
 
     #: It signs in its own name.
     delegation = b""
+    _renewed = 0.0  # when a newer certificate was first seen
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
         self._key = read_key(key)
@@ -78,15 +81,22 @@ class Identity:
         return signature
 
     def follow(self, members: MemberList | None) -> None:
-        """Use the newest certificate of this key that the list has: the authority may have renewed it."""
+        """Use the newest certificate of this key that the list has: the authority may have renewed it.
+
+        The one of now is used for a while longer, until all others have the list.
+        """
         member = None if members is None else members.members.get(self.name)
-        for one in () if member is None else member.certificates:
-            certificate = one.encode()
-            if certificate == self.certificate:
-                return
-            issued = read_certificate(certificate)
+        listed = () if member is None else member.certificates
+        if not listed or listed[0].encode() == self.certificate:
+            self._renewed = 0.0
+            return
+        self._renewed = self._renewed or time.monotonic()
+        if self.certificate.decode() in listed and time.monotonic() - self._renewed < _KNOWN_TO_ALL:
+            return
+        for one in listed:
+            issued = read_certificate(one.encode())
             if issued.public_key() == self._key.public_key() and _participant(issued) == self.participant:
-                self.certificate = certificate
+                self.certificate = one.encode()
                 return
 
     @classmethod

@@ -69,8 +69,8 @@ def user(name="alice", role="analyst"):
     return identity(name, role)
 
 
-def authority(sites=(), federation=FEDERATION, secure_sum=None):
-    return Authority(root_certificate(), federation, sites, secure_sum)
+def authority(sites=(), federation=FEDERATION, secure_sum=None, members=None):
+    return Authority(root_certificate(), federation, sites, secure_sum, members)
 
 
 def member_list(version=1, sites=(), users=None, federation=FEDERATION, server="h:1", **settings):

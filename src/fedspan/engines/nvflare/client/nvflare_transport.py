@@ -54,7 +54,12 @@ class NVFlareTransport:
         return self._hub.why_not(site)
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds."""
+        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds.
+
+        Raises an error where the server refuses this user: waiting does not help.
+        """
+        if self._hub.denied is not None:
+            raise self._hub.denied
         online = self.online()
         answers: dict[str, bytes | Lost] = {
             site: Lost(self._hub.why_not(site)) for site in requests if site not in online

@@ -74,9 +74,9 @@ class HarmonySettings:
     n_clusters: int | None = None
     block_size: float = 0.1
     max_iter: int = 10
-    max_iter_cluster: int = 10
+    max_iter_cluster: int = 20
     tol: float = 1e-4
-    tol_cluster: float = 1e-3
+    tol_cluster: float = 1e-4
     n_init: int = 4
 
 
@@ -149,7 +149,7 @@ def local_centres(
 
 
 def of_blocks(site: Site, *, blocks: int, **_: Any) -> int:
-    """Return the number of rows for each block: some block has no more than that."""
+    """Return the mean number of rows per block: the smallest block has at most that."""
     return len(site) // max(1, blocks)
 
 

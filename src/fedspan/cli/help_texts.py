@@ -113,7 +113,7 @@ in a file that are behind that place are cut off, and written again. Standard in
 REPORT = (
     "Write the report of a run again: from its folder (settings, sites, failures and their reasons, rounds and bytes, "
     "the models' pictures, privacy, versions, how to run it again), also of a run that was stopped or fetched; or from "
-    "a saved model. It has what [report] in its study.toml asks for."
+    "a saved model. It has what [report] in its study.toml requests."
 )
 
 AUDIT = """\

@@ -1,4 +1,4 @@
-"""Admission: how a site judges one request, by its owner's rules, and the line that it writes about it.
+"""Admission: how a site checks one request by its owner's rules, and the line that it writes about it.
 
 The order of judgement: sender, user, rows, step, transforms, rounds, sets, size.
 """
@@ -100,8 +100,8 @@ class OwnerRequest:
     `user` and `role` come from the sender's certificate. `kind` is ``"call"``, or what the request is instead. `step`
     is the id of the step that runs; in a secure sum, of the step whose replies are added up, and `stage` names the
     round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `payload` holds the parameters of the step, or is
-    ``None`` where an earlier round of the sum was judged by them. `repeated` marks a call that gets its earlier reply
-    again, `ran` one for which data were read.
+    ``None`` where an earlier round of the sum was checked with them. `repeated` marks a call that gets its earlier
+    reply again, `ran` one for which data were read.
     """
 
     user: str = ""
@@ -120,7 +120,7 @@ class OwnerRequest:
 
 
 class Admission:
-    """Judges requests to one site. A refusal is a `PolicyError`; nothing leaves before its line is in the log.
+    """Checks requests to one site. A refusal is a `PolicyError`; nothing leaves before its line is in the log.
 
     Parameters
     ----------

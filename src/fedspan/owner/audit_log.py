@@ -1,4 +1,4 @@
-"""The site's own record of who requested what and what left, as JSON Lines."""
+"""The site's own record of each request, its sender and what left, as JSON Lines."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class AuditLog:
 
     `append` returns when the line is in the file, so that it survives the end of the process. Two processes may write
     to one log: each first reads what the other has written. Opening the log notices a line that was changed or removed,
-    because the next one has its digest. Lines removed from the *end* are noticed only by a reader who kept the last
-    digest. Anyone who can write to the file can replace all of it.
+    because the next one has its digest. Lines removed from the *end* are noticed only by a reader that kept the last
+    digest. A process that can write to the file can replace all of it.
 
     Examples
     --------

@@ -44,7 +44,7 @@ class OwnedSite:
     site : Site
         The rows, with the site's ledger.
     admission : Admission
-        Judges requests by the owner's rules.
+        Checks requests by the owner's rules.
     """
 
     def __init__(self, file: SiteFile, federation: dict[str, str] | None = None) -> None:

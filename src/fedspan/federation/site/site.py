@@ -338,7 +338,7 @@ class Site:
         if not context.hidden or vault is None:
             raise PolicyError(
                 f"site {self.name!r} adds a share of the noise only where a secure sum hides its part "
-                "(Policy(secure_sum=True)), and this call is none"
+                "(Policy(secure_sum=True)), and this call is not part of one"
             )
         if not sites <= vault.knows(self.name):
             raise PolicyError(

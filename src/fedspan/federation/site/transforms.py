@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError, UnknownStepError
 from fedspan.federation.site.noise_query import NoiseQuery, SiteLedger, query_digest
-from fedspan.federation.site.parameters import Parameters, parameters_of
 from fedspan.federation.site.site import Site
-from fedspan.federation.site.steps import Installed, Registry, dotted_name
+from fedspan.federation.site.steps import Installed, Parameters, Registry, dotted_name, parameters_of
 from fedspan.wire import Message, canonical, encode
 
 F = TypeVar("F", bound=Callable[..., NDArray[Any] | Site])

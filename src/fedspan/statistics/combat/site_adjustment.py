@@ -107,7 +107,7 @@ def adjusted_site(
     """Return a site whose rows are adjusted by its own location and scale."""
     own = np.flatnonzero(names == site.name)
     if len(own) != 1:
-        raise InputError(f"site {site.name!r} is none of those that this adjustment was fitted at")
+        raise InputError(f"site {site.name!r} is not among the sites that this adjustment was fitted at")
     k = int(own[0])
     form: dict[str, Any] = {"features": features, "covariates": covariates, "mean": mean, "slopes": slopes}
     return site.through(partial(adjusted, **form, shift=shift[k], spread=spread[k]))
@@ -195,7 +195,7 @@ def site_adjustment(
     own = means[:, features] - means[:, kept] @ slopes  # the sites' intercepts
     mean = rows @ own / rows.sum()
     pooled = squares.sum(axis=0) / rows.sum()
-    # A feature that is constant within sites has a location, no scale, and nothing to tell about other features.
+    # A feature that is constant within sites has a location, no scale, and no information about other features.
     varies = pooled > (_ROUNDING * np.abs(mean)) ** 2
     squares, pooled = np.where(varies, squares, 0.0), np.where(varies, pooled, 1.0)
     deviation = np.sqrt(pooled)

@@ -45,6 +45,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     grouped_rows,
     numbers_of,
 )
+from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.suppression import hidden_groups
 from fedspan.statistics.describe.parts.table_columns import TableColumns, federation_of, named_columns, read_columns
 from fedspan.sums.plausible_totals import whole
@@ -90,8 +91,8 @@ class SiteDifference:
     corrected: float = math.nan
 
 
-@dataclass(frozen=True)
-class SiteDifferences:
+@dataclass(frozen=True, repr=False)
+class SiteDifferences(ShownFrame):
     """All tests of sites against the rest, the smallest p value first."""
 
     sites: tuple[str, ...]

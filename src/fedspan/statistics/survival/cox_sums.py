@@ -46,7 +46,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What the partial likelihood has at each event: grid point, weight, share of the ties that are gone, and sum."""
+    """What the partial likelihood has at each event: grid point, weight, share of the ties that have left, and sum."""
 
     at: NDArray[np.int64]
     weight: Vector

@@ -20,7 +20,7 @@ NO_SITES = 8.0
 class NVFlareTransport:
     """A user's connection to the sites of a federation (see `Transport`).
 
-    Opening it logs in. It survives the death of any other participant.
+    Opening it logs in. It survives when any other participant's process ends.
     """
 
     def __init__(self, kit: str | Path) -> None:
@@ -54,7 +54,7 @@ class NVFlareTransport:
         return self._hub.why_not(site)
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds.
+        """Deliver each site its request; return its answer, or why it is missing, within `deadline` seconds.
 
         Raises an error where the server refuses this user: waiting does not help.
         """

@@ -1,7 +1,7 @@
 """The hub, a part of the coordinator's process: it passes users' bytes on to sites and returns the answers.
 
-It reads none of them: requests and answers are signed, and judged at the other end. While a user is connected, the hub
-asks every site each second whether it is there. A call to a site that has died or restarted is given up at once.
+It reads none of them: requests and answers are signed, and checked by their receivers. While a user is connected, the
+hub probes every site each second. A call to a site that has stopped or restarted is given up at once.
 
 It hands the signed list of participants to sites and users, before it passes anything else on to them.
 """
@@ -24,7 +24,7 @@ from fedspan.engines.nvflare.server import study_queue
 from fedspan.engines.nvflare.server.admittance import Admittance
 from fedspan.errors import MessageError
 
-#: Seconds between two questions to a site, for its answer, and without one after which it counts as silent.
+#: Seconds between two probes of a site, for its answer, and without one after which it counts as silent.
 EVERY, LIMIT, SILENT = 1.0, 5.0, 10.0
 
 #: Seconds after which a user that was not heard of is no longer connected.
@@ -89,7 +89,7 @@ class Hub:
         self._lock = threading.Lock()
         self._instances: dict[str, bytes] = {}  # of the sites that are there
         self._heard: dict[str, float] = {}
-        self._asked: set[str] = set()  # sites that have not answered the last question yet
+        self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._informed: set[str] = set()  # sites that are being handed the list
         self._calls: set[HubCall] = set()
         self._user_heard = 0.0
@@ -145,7 +145,7 @@ class Hub:
         return call
 
     def watch(self) -> None:
-        """Keep asking the sites whether they are there, while a user is connected, and hand out the list."""
+        """Probe the sites again and again, while a user is connected, and hand out the list."""
         while True:
             time.sleep(EVERY)
             if time.monotonic() - self._user_heard <= IDLE:
@@ -180,9 +180,11 @@ class Hub:
         if self._versions.get(site) != version:
             self._carry(site, "members", self._admittance.list_bytes, LIMIT)
             self._versions[site] = version
+            if site not in self._admittance.sites:
+                del self._versions[site]  # it was removed, and has been informed of it
 
     def question(self, wait: float) -> None:
-        """Ask all sites whether they are there, but those that still owe an answer; wait at most so long for it."""
+        """Probe all sites but those whose last answer is still missing; wait at most `wait` seconds for the answers."""
         with self._lock:
             due = self._admittance.sites - self._asked
             self._asked |= due

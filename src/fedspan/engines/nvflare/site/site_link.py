@@ -27,7 +27,7 @@ home: Path | None = None
 restart: Callable[[str], None] = report
 leave: Callable[[str], None] = report
 
-#: Seconds without a word from the coordinator, which asks while a user is connected, after which no user is: the
+#: Seconds without a message from the coordinator, which probes while a user is connected, after which no user is: the
 #: worker may then read its data again.
 IDLE = 15.0
 

@@ -18,7 +18,7 @@ from fedspan.errors import MessageError
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.wire import Message
 
-#: An accepted answer, or why there is none.
+#: An accepted answer, or the reason for its absence.
 Answer = Opened | Failure
 #: Nanoseconds since 1970 that no clock shows: a site that claims to have seen a later serial is not believed.
 _MOST_SERIAL = 2**62
@@ -39,7 +39,7 @@ class Transport(Protocol):
         """Names of all sites of the federation, sorted."""
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds.
+        """Deliver each site its request; return its answer, or why it is missing, within `deadline` seconds.
 
         Try once. Never raise because a site or the server is offline; return at once for a site known to be offline.
         """

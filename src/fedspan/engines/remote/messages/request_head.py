@@ -16,8 +16,8 @@ from fedspan.engines.remote.messages.envelope import APART, Opened
 from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.policy import Policy
-from fedspan.federation.site.parameters import Check, OneOf, Real, Text, Whole, parameters_of
-from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.parameters import Check, OneOf, Real, Text, Whole
+from fedspan.federation.site.steps import find_step, parameters_of
 from fedspan.federation.site.transforms import Transform
 from fedspan.secure_sum.sum_site_steps import STAGES
 from fedspan.wire import Message, decode, encode
@@ -110,7 +110,7 @@ def read_head(head: Message) -> RequestHead:
 
 
 def site_call(opened: Opened, head: RequestHead, site: str) -> SiteCall:
-    """Return the call that a request makes: the one object that is judged, recorded and run."""
+    """Return the call that a request makes: the one object that is checked, recorded and run."""
     parts = opened.parts
     payload, apart = (_decoded(parts, name) if name in parts else {} for name in ("payload", APART + site))
     for name in payload.keys() & apart.keys():

@@ -50,7 +50,7 @@ class SiteWorker:
     authority : Authority
         The federation's root.
     admission : Admission, optional
-        Judges requests by the owner's rules. Without it every analyst may run every step.
+        Checks requests by the owner's rules. Without it every analyst may run every step.
     describe : callable, optional
         Returns what the owner publishes about the site.
     """
@@ -91,7 +91,7 @@ class SiteWorker:
         self._busy = ""
 
     def answer(self, data: bytes) -> bytes:
-        """Answer a request, whatever it holds, with signed bytes: a reply, or the reason why there is none."""
+        """Answer a request, whatever it holds, with signed bytes: a reply, or the reason for a refusal."""
         request, opened = OwnerRequest(), None
         self._identity.follow(self._authority.members)
         if (self._authority.version, self._identity.certificate) != self._followed:
@@ -119,7 +119,7 @@ class SiteWorker:
         self.store.close()
 
     def _answered(self, opened: Opened, request: OwnerRequest) -> Response:
-        """Read a signed request and complete `request` on the way, judge it, and do what it requests."""
+        """Read a signed request, complete `request` on the way, check it by the owner's rules, and do it."""
         request.user, request.role = opened.sender.name, opened.sender.role
         request.run, request.step = (
             value if isinstance(value := opened.head.get(name), str) else "" for name in ("run", "step")
@@ -179,7 +179,7 @@ class SiteWorker:
     def _reply(self, opened: Opened, head: RequestHead, request: OwnerRequest, file: RunFile) -> Response:
         call = site_call(opened, head, self.site.name)
         request.payload = call.payload
-        if call.step.runs is not None:  # the owner judges the step whose replies are added up
+        if call.step.runs is not None:  # the owner's rules are about the step whose replies are added up
             request.step, inner = call.step.runs(call.payload)
             request.payload = find_step(request.step).validated(inner)
         elif head.kind == "redo":  # no reply leaves, as in a secure sum
@@ -229,7 +229,7 @@ class SiteWorker:
 
     @contextmanager
     def _alone(self, head: RequestHead, what: str) -> Iterator[None]:
-        """Do one thing at a time; wait for it no longer than the request allows."""
+        """Hold the site for one request; wait for it no longer than the request allows."""
         if not self._lock.acquire(timeout=min(head.deadline, threading.TIMEOUT_MAX)):
             raise BusyError(f"this site is still busy with {self._busy}")
         try:

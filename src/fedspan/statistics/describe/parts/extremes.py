@@ -31,7 +31,7 @@ def local_extremes(site: Site, columns: Numbers, by: By, groups: Labels) -> dict
 
 
 def group_extremes(seen: Federation, *, columns: NDArray[np.int64], grouping: Grouping) -> tuple[Matrix, Matrix]:
-    """Return smallest and largest values (1 + G, d); NaN where there are none, and where not all sites send theirs."""
+    """Return smallest and largest values (1 + G, d); NaN without values, and where not all sites send theirs."""
     shape = (1 + len(grouping.names), len(columns))
     unknown = np.full(shape, np.nan)
     if seen.policy.secure_sum or not len(columns):

@@ -47,9 +47,9 @@ def local_category_counts(
 def local_bin_counts(
     site: Site, columns: Numbers, edges: Edges, sizes: Numbers, by: By, groups: Labels
 ) -> dict[str, Any]:
-    """Leaves the site: by group and column the number of values below the first edge, from each edge to the next, ...
+    """Leaves the site: by group and column the number of values below, between and above the edges.
 
-    The last bin has the values from the last edge on. Missing values are in no bin.
+    A value at an edge is in the bin above it. Missing values are in no bin.
     """
     values = numbers_of(site, columns)
     parts = grouped_rows(site, by, groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.authority_folder import AuthorityFolder
 from fedspan.engines.members.enrolment import COORDINATOR, RUNNER, read_enrolment
 from fedspan.engines.members.member_list import MEMBERS, kit_list, root_of
+from fedspan.engines.members.oidc import log_in
 from fedspan.engines.nvflare.setup import provision as kits_of
 from fedspan.engines.nvflare.setup.kit import parse_address, read_plan
 from fedspan.errors import InputError
@@ -54,7 +56,10 @@ def approve(requests: list[Path], authority: Path, add: bool, replace: bool, rol
     folder = AuthorityFolder(authority)
     read = [read_enrolment(path) for path in requests]
     for request in read:
-        folder.approve(request, role=role, add=add, replace=replace, days=days)
+        if request.token and folder.oidc is not None:
+            folder.approve_login(request)
+        else:
+            folder.approve(request, role=role, add=add, replace=replace, days=days)
         member = folder.members.members[request.name]
         what = f"{request.kind} {request.name}" if request.kind != "coordinator" else "the coordinator"
         print_line(f"approved: {what}{f', {member.role}' if member.role else ''}, key {request.digest}")
@@ -112,9 +117,9 @@ def enroll_site(name: str, kit: Path | None, request: Path | None) -> int:
     return _enroll("site", name, "", kit, request)
 
 
-def enroll_user(name: str, kit: Path | None, request: Path | None, role: str) -> int:
-    """Make the key of a user, and the request."""
-    return _enroll("user", name, role, kit, request)
+def enroll_user(name: str, kit: Path | None, request: Path | None, role: str, oidc: str | None, client_id: str) -> int:
+    """Make the key of a user, and the request; with `oidc`, let the user log in at this identity provider."""
+    return _enroll("user", name, role, kit, request, oidc, client_id)
 
 
 def enroll_coordinator(kit: Path | None, request: Path | None) -> int:
@@ -137,14 +142,25 @@ def join_coordinator(kit: Path, list: Path, root: str) -> int:
     return _join("coordinator", kit, list, root)
 
 
-def _enroll(kind: str, name: str, role: str, kit: Path | None, request: Path | None) -> int:
+def _enroll(
+    kind: str, name: str, role: str, kit: Path | None, request: Path | None, oidc: str | None = None, client: str = ""
+) -> int:
     folder, file = kit or Path("kits") / name, request or Path(f"{name}.request")
     write_whole(file, kits_of.enroll(folder, kind, name, role))
     print_line(f"{folder} has the private key: it stays on this machine")
+    if oidc is not None:
+        token = log_in(oidc, client, read_enrolment(file).digest, _show_login)
+        write_whole(file, kits_of.enroll(folder, kind, name, role, token))
     print_line(f"{file} is the request: send it to the federation's authority, in any way")
-    print_line(f"read this digest out to the authority: {read_enrolment(file).digest}")
+    if oidc is None:
+        print_line(f"read this digest out to the authority: {read_enrolment(file).digest}")
     print_line(f"then, with the list that you get back: fedspan {kind} join {folder} members.json")
     return 0
+
+
+def _show_login(address: str) -> None:
+    print_line(f"log in at: {address}")
+    webbrowser.open(address)
 
 
 def _join(kind: str, kit: Path, file: Path, root: str) -> int:

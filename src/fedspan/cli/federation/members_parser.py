@@ -110,6 +110,8 @@ def add_enrolment(group: Any, kind: str) -> None:
         arguments.insert(0, option("name", f"the {kind}'s, as fed.toml has it", metavar="NAME"))
     if kind == "user":
         arguments.append(option("--role", "the role to request: analyst, viewer or operator", default=""))
+        arguments.append(option("--oidc", "log in at this identity provider (OpenID Connect)", metavar="ISSUER"))
+        arguments.append(option("--client-id", "fedspan's name at the provider (fedspan)", default="fedspan"))
     add(
         group,
         "enroll",

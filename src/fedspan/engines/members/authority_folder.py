@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fedspan.engines.members.certificates import (
 )
 from fedspan.engines.members.enrolment import COORDINATOR, ROLES, RUNNER, EnrolmentRequest
 from fedspan.engines.members.member_list import MEMBERS, Member, MemberList, read_list, sign_list
+from fedspan.engines.members.oidc import OidcSettings, check_token
 from fedspan.errors import InputError
 from fedspan.federation.policy import SecureSum
 
@@ -38,6 +40,8 @@ class AuthorityFolder:
             self.root, self._key = ((folder / name).read_bytes() for name in ("root.crt", "root.key"))
             self.members = read_list((folder / MEMBERS).read_bytes(), self.root)
             raw = json_value((folder / "invited.json").read_bytes())
+            oidc = folder / "oidc.json"
+            self.oidc = OidcSettings(**json_value(oidc.read_bytes())) if oidc.exists() else None
             self.invited: dict[str, tuple[str, str]] = {str(name): (str(k), str(r)) for name, (k, r) in raw.items()}
         except (OSError, TypeError, ValueError):
             raise InputError(
@@ -69,6 +73,27 @@ class AuthorityFolder:
         """Note who may be approved without further settings."""
         self.invited = dict(invited)
         write_whole(self.folder / "invited.json", json.dumps(self.invited).encode())
+
+    def trust(self, provider: OidcSettings | None) -> None:
+        """Note the identity provider of users."""
+        self.oidc = provider
+        if provider is None:
+            (self.folder / "oidc.json").unlink(missing_ok=True)
+        else:
+            write_whole(self.folder / "oidc.json", json.dumps(asdict(provider)).encode())
+
+    def approve_login(self, request: EnrolmentRequest) -> None:
+        """Approve a user whom the identity provider names, in the role of the user's group there."""
+        if self.oidc is None or request.kind != "user":
+            raise InputError(f"the request of {request.name} has a login, and fed.toml has no [oidc]")
+        name, role = check_token(self.oidc, request.token, key_digest(request.keys[request.name][1]))
+        if name != request.name:
+            raise InputError(f"the identity provider names {name!r}, and the request {request.name!r}")
+        known = self.members.members.get(name)
+        if known is not None and known.kind != "user":
+            raise InputError(f"{name!r} is a {known.kind} of this federation, not a user")
+        self.invite({**self.invited, name: ("user", role)})
+        self.approve(request, role=role, replace=True, days=self.oidc.days)
 
     def settle(self, schema: Mapping[str, str] | None, secure_sum: SecureSum, transport: str) -> None:
         """Sign a list with these settings, if they differ; the order of a schema's columns counts."""

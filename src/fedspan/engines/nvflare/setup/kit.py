@@ -16,6 +16,7 @@ from fedspan.datasets.toml_file import parsed
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.enrolment import ROLES, RUNNER, check_name
 from fedspan.engines.members.member_list import KINDS, MEMBERS, kit_list
+from fedspan.engines.members.oidc import OidcSettings
 from fedspan.errors import InputError, MissingPackageError, PolicyError
 from fedspan.federation import SecureSum
 from fedspan.owner.schema import check_schema
@@ -24,7 +25,7 @@ from fedspan.owner.site_file import NAME_RULE, is_name
 #: What carries the messages: see `fed.toml`.
 TRANSPORTS = ("tcp", "grpc", "http")
 
-_NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum", "transport")
+_NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum", "transport", "oidc")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
 
@@ -33,7 +34,7 @@ class FederationPlan:
     """A checked ``fed.toml``: the federation's name, the server's address, the sites, and each user's role.
 
     `schema`, where there is one, names the columns that every site's table must have, with their kinds. `secure_sum`
-    has the settings of all secure sums.
+    has the settings of all secure sums, `oidc` the identity provider of users.
     """
 
     name: str
@@ -44,6 +45,7 @@ class FederationPlan:
     schema: dict[str, str] | None = None
     secure_sum: SecureSum = field(default_factory=SecureSum)
     transport: str = TRANSPORTS[0]
+    oidc: OidcSettings | None = None
 
     @property
     def server(self) -> str:
@@ -73,6 +75,7 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
     for key in raw:
         if key not in (*_NEEDED, *_OPTIONAL):
             raise PlanError(f"{key!r} is not a known key; known are {', '.join(sorted((*_NEEDED, *_OPTIONAL)))}")
+    raw = {"users": {}, **raw} if "oidc" in raw else raw
     for key in _NEEDED:
         if key not in raw:
             raise PlanError(f"{key!r} is missing; a federation has a name, a server, sites and users")
@@ -83,7 +86,7 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
     sites, users = raw["sites"], raw["users"]
     if not isinstance(sites, list) or not sites:
         raise PlanError('sites must be a list of names, such as ["north", "south"]')
-    if not isinstance(users, dict) or not users:
+    if not isinstance(users, dict) or not (users or "oidc" in raw):
         raise PlanError('users must be a table of roles, such as { alice = "analyst" }')
     names = [_name(name, "site") for name in sites] + [_name(name, "user") for name in users]
     twice = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
@@ -94,7 +97,8 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
             raise PlanError(f"the role {role!r} of {user} must be one of {', '.join(ROLES)}")
     name = _name(raw["name"], "federation")
     secure_sum = _secure_sum(raw, len(sites))
-    return FederationPlan(name, host, port, tuple(sorted(sites)), dict(users), _schema(raw), secure_sum, transport)
+    settings = (_schema(raw), secure_sum, transport, _oidc(raw))
+    return FederationPlan(name, host, port, tuple(sorted(sites)), dict(users), *settings)
 
 
 def parse_address(address: object) -> tuple[str, int]:
@@ -132,6 +136,18 @@ def _secure_sum(raw: Mapping[str, Any], sites: int) -> SecureSum:
     if "least" in given and settings.least > sites:
         raise PlanError(f"[secure_sum] least={settings.least} is more than the {sites} sites of the federation")
     return settings
+
+
+def _oidc(raw: Mapping[str, Any]) -> OidcSettings | None:
+    if "oidc" not in raw:
+        return None
+    try:
+        return OidcSettings(**raw["oidc"])
+    except TypeError:
+        known = ", ".join(one.name for one in fields(OidcSettings))
+        raise PlanError(f"oidc must be a table with issuer, client_id and roles; known are {known}") from None
+    except InputError as error:
+        raise PlanError(str(error)) from None
 
 
 def _name(value: Any, what: str) -> str:

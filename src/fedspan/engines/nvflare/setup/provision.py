@@ -166,8 +166,10 @@ def found(plan: FederationPlan, folder: Path) -> AuthorityFolder:
                 f"{user} is {members.members[user].role} by certificate, not {role}: let {user} enroll again, and "
                 f"'fedspan federation approve --replace' the request"
             )
-    invited = {COORDINATOR: ("coordinator", "")} | dict.fromkeys(plan.sites, ("site", ""))
+    logged_in = {user: about for user, about in authority.invited.items() if plan.oidc and about[0] == "user"}
+    invited = logged_in | {COORDINATOR: ("coordinator", "")} | dict.fromkeys(plan.sites, ("site", ""))
     authority.invite(invited | {user: ("user", role) for user, role in plan.users.items()})
+    authority.trust(plan.oidc)
     authority.settle(plan.schema, plan.secure_sum, plan.transport)
     return authority
 

@@ -34,6 +34,7 @@ from fedspan.atlases.parts.batch_labels import (
     features_of,
     local_batch_sizes,
     rows_of,
+    sites_are_batches,
     without_batch,
 )
 from fedspan.atlases.parts.row_draws import blocks_of, grid_steps, row_keys
@@ -102,7 +103,7 @@ def unit_rows(X: Any, column: Column) -> Array:
     return unit(features_of(X, column))
 
 
-@step("atlases.begin", reveals="nothing")
+@step("atlases.begin", reveals="nothing", by_site=sites_are_batches)
 def local_begin(
     site: Site,
     column: Column,

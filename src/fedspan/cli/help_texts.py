@@ -175,6 +175,14 @@ Prints the columns with their kinds and their numbers of missing cells (no value
 nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
 """
 
+SITE_STUDIES = """\
+Print the studies that wait for your approval: who proposes each, what it computes, what leaves the site, how often at
+most, and what it costs of the privacy budget. Then the runs that go on, with what has left so far.
+
+With approval = "required" under [rules], nothing runs that was not approved. An approval covers the study's steps,
+parameters and numbers of calls, and nothing else. 'fedspan site start --console' shows the same on a page.
+"""
+
 LOG = """\
 Verify a site's audit log, and sum it up: by user, the calls that were answered, refused and failed, and the bytes that
 left the site. Ends with exit code 1 if a line was altered or removed.

@@ -7,7 +7,7 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,8 +45,11 @@ def start_coordinator(path: Path) -> int:
     return _run(kit, _COORDINATOR, "fed_server.json", [])
 
 
-def start_site(path: Path, config: Path) -> int:
-    """Run a site in this process: it connects to the server, and a worker process reads the data."""
+def start_site(path: Path, config: Path, options: Sequence[str] = ()) -> int:
+    """Run a site in this process: it connects to the server, and a worker process reads the data.
+
+    `options` of the command line are given again where the process starts itself again.
+    """
     kit, config = _opened(path, "site"), config.resolve()
     if not config.is_file():
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
@@ -59,7 +62,7 @@ def start_site(path: Path, config: Path) -> int:
     worker = Supervisor(kit.path, config)
     importlib.import_module("nvflare.private.fed.client.fed_client")  # takes seconds, while the worker reads the data
     worker.wait_until_ready()
-    _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config)])
+    _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config), *options])
     site_link.leave = lambda why: _end_all(why, lambda: os._exit(NOT_ADMITTED))
     return _run(kit, _SITE, "fed_client.json", [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"])
 

@@ -126,12 +126,14 @@ class SiteWorker:
         )
         head = read_head(opened.head)
         request.kind, request.number, request.part = head.kind, head.number, head.part
-        request.how, request.stage = head.how, head.stage
+        request.how, request.stage, request.study = head.how, head.stage, head.study
         request.transforms = tuple(id for id, _ in head.transforms)
         self.admission.check_sender(request, head.sites, head.version)
         if head.kind == "hello":
             return self._hello(request, head)
         self.admission.check_user(request)
+        if head.kind == "propose":
+            return self._propose(opened, head, request)
         seconds = min(head.deadline - min(1.0, head.deadline / 10), self.admission.step_seconds)
         until = time.monotonic() + seconds
         with self._alone(head, f"call {head.number}" if head.number >= 0 else head.kind):
@@ -164,7 +166,8 @@ class SiteWorker:
         except PolicyError as error:
             self._refused(request, error)
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
-        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": self._busy}
+        busy = self.admission.paused() or self._busy
+        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": busy}
         if head.run and not self._busy:
             with self._alone(head, "hello"):
                 file = self.store.run(head.run)
@@ -175,6 +178,12 @@ class SiteWorker:
             parts["owner"] = json.dumps(self._describe()).encode()
         self.admission.release(request, sum(map(len, parts.values())))
         return {"kind": "about"}, parts
+
+    def _propose(self, opened: Opened, head: RequestHead, request: OwnerRequest) -> Response:
+        """Note a study that the user proposes, and report the owner's decision about it."""
+        about = json.dumps(self.admission.propose(request, bytes(opened.parts["plan"]))).encode()
+        self.admission.release(request, len(about))
+        return {"kind": "proposal"}, {"about": about}
 
     def _reply(self, opened: Opened, head: RequestHead, request: OwnerRequest, file: RunFile) -> Response:
         call = site_call(opened, head, self.site.name)

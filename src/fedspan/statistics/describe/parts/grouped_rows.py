@@ -7,6 +7,7 @@ in none of these: the difference of two entries would otherwise reveal them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -37,6 +38,11 @@ class Grouping:
     def payload(self) -> dict[str, Any]:
         """What steps need to know of it."""
         return {"by": self.by, "groups": np.array(self.names, dtype=str)}
+
+
+def sites_are_groups(payload: Mapping[str, Any]) -> bool:
+    """Return whether each site is a group: the sums of a group are then those of one site."""
+    return int(payload["by"]) == SITES
 
 
 def grouped_rows(site: Site, by: int, groups: Labels) -> list[Any]:

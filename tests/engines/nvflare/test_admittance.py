@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from types import SimpleNamespace
 
@@ -16,6 +17,8 @@ from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.private.defs import CellMessageHeaderKeys
 
 from fedspan.engines.members.kit_instance import INSTANCE, kit_instance, lock_kit
+from fedspan.engines.members.member_list import ends_soon
+from fedspan.engines.nvflare.server import admittance as admittances
 from fedspan.engines.nvflare.server.admittance import Admittance, install
 from fedspan.engines.nvflare.setup.console_events import REFUSED
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
@@ -108,3 +111,14 @@ def test_a_copied_kit_is_another_instance_and_one_process_has_a_kit(tmp_path):
         lock_kit(tmp_path / "kit")
     held.close()
     lock_kit(tmp_path / "kit").close()
+
+
+def test_the_end_of_a_certificate_is_announced_once_a_day(desk, tmp_path, monkeypatch):
+    assert ends_soon(tmp_path) == ""
+    desk.warn()
+    monkeypatch.setattr(admittances, "DAY", 0.0)
+    desk.warn()
+    assert desk.screen == []
+    monkeypatch.setattr(admittances, "ends_soon", lambda kit: ends_soon(kit, 400.0))
+    desk.warn()
+    assert re.search(r"ends on 20\d\d-\d\d-\d\d, in 3\d\d days: let the authority renew it", desk.screen[-1])

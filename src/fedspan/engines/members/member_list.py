@@ -21,8 +21,8 @@ from fedspan.federation.policy import SecureSum
 
 #: The file of the list in a kit, and its largest size in bytes.
 MEMBERS, _LARGEST = "members.json", 2**25
-#: Days before the end of a certificate at which its holder is warned.
-WARN_DAYS = 30
+#: Days before the end of a certificate at which its holder is warned, and seconds between two warnings.
+WARN_DAYS, DAY = 30, 86400.0
 KINDS = ("coordinator", "site", "user")
 _PURPOSE = b"fedspan members\0"
 

@@ -14,7 +14,7 @@ from typing import Any
 from fedspan.engines.members.certificates import pem, read_certificate, subject_of
 from fedspan.engines.members.enrolment import RUNNER
 from fedspan.engines.members.kit_instance import INSTANCE
-from fedspan.engines.members.member_list import MEMBERS
+from fedspan.engines.members.member_list import DAY, MEMBERS, ends_soon
 from fedspan.engines.nvflare.server.study_queue import disabled_sites
 from fedspan.engines.nvflare.setup.console_events import REFUSED, report
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
@@ -36,6 +36,7 @@ class Admittance:
         self._instances: dict[str, str] = {}  # by site: of the kit that is connected
         self._certificates: dict[str, bytes] = {}  # by connection: of the user behind it
         self.notices: dict[str, str] = {}
+        self._warned = time.monotonic()
 
     @property
     def version(self) -> int:
@@ -85,6 +86,13 @@ class Admittance:
     def refused(self, name: str, place: str, why: str) -> None:
         """Report on the coordinator's screen that a process was not admitted."""
         self._notify(f"{name} at {place} was refused: {why}")
+
+    def warn(self) -> None:
+        """Report once a day that the coordinator's certificate ends soon."""
+        if time.monotonic() - self._warned > DAY:
+            self._warned = time.monotonic()
+            if soon := ends_soon(self._kit):
+                self._notify(soon)
 
     def user(self, origin: str) -> Participant | None:
         """Return the user behind a connection, or refuse it with a `MessageError`; ``None`` where it is not known."""

@@ -151,6 +151,7 @@ class Hub:
             if time.monotonic() - self._user_heard <= IDLE:
                 self.question(0.0)
             self.hand_out()
+            self._admittance.warn()
 
     def hand_out(self) -> None:
         """Hand the newest list, and what is to be shown on a site's screen, to the sites that lack it."""

@@ -16,6 +16,7 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 
 from fedspan.engines.members.kit_instance import INSTANCE, kit_instance
+from fedspan.engines.members.member_list import DAY, ends_soon
 from fedspan.engines.nvflare.client.user_session import SITE_CHANNEL
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
@@ -120,9 +121,14 @@ class SiteLink:
         return answer
 
     def watch(self) -> None:
-        """Close the connections to the worker when no user is connected any more."""
+        """Close the connections to the worker when no user is connected any more; warn before the certificate ends."""
+        warned = time.monotonic()
         while True:
             time.sleep(IDLE / 5)
+            if time.monotonic() - warned > DAY:
+                warned = time.monotonic()
+                if soon := ends_soon(self._kit):
+                    report(soon)
             if time.monotonic() - self._heard > IDLE:
                 with self._lock:
                     idle, self._free = self._free, []

@@ -221,7 +221,9 @@ class Authority:
         now = datetime.now(UTC)
         for one, whose in ((issued, f"the certificate of {signer.name!r}"), (self._root, "the root certificate")):
             if now > one.not_valid_after_utc or now + CLOCKS_DIFFER < one.not_valid_before_utc:
-                raise MessageError(f"{whose} is not valid today: renew the kits, or set this machine's clock")
+                raise MessageError(
+                    f"{whose} is not valid today: let the authority renew it, or set this machine's clock"
+                )
         try:
             issued.public_key().verify(signature, message, *crypto().scheme)
         except crypto().invalid:

@@ -114,7 +114,8 @@ def federation_status(path: str | Path) -> FederationStatus:
             session.close()
         if "denied" in about:
             raise DeniedError(f"the federation's server refuses: {about['denied']}")
-        kit = read_kit(join(kit.path, bytes(about["members"])).kit)
+        join(kit.path, bytes(about["members"]))
+        kit = read_kit(kit.path)
         remarks = {str(site): [str(why)] for site, why in about["disabled"].items()}
         return FederationStatus(kit, user.role, frozenset(map(str, about["online"])), {}, remarks)
     transport = NVFlareTransport(kit.path)

@@ -174,3 +174,17 @@ def test_large_files_are_read_by_their_first_rows_with_the_same_result(tmp_path,
     large = read_table(path, dialect)
     pd.testing.assert_frame_equal(small, large)
     assert missing_words(small) == missing_words(large)
+
+
+def test_a_wide_table_is_built_once(tmp_path, monkeypatch):
+    """Columns are not replaced one by one: that takes time by the square of their number."""
+    import pyarrow as pa
+
+    built = []
+    made = pa.table
+    monkeypatch.setattr(pa, "table", lambda *given, **named: built.append(1) or made(*given, **named))
+    names = [f"c{i}" for i in range(500)]
+    frame = read_table(written(tmp_path, ",".join(names) + "\n" + ",".join(["1.5"] * 500) + "\n"))
+    assert list(frame.columns) == names
+    assert (frame.to_numpy() == 1.5).all()
+    assert len(built) < 5

@@ -7,13 +7,15 @@ import importlib
 import os
 import sys
 import textwrap
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import fedspan
 from fedspan.cli import help_texts
-from fedspan.errors import FedspanError, InputError, JournalError
+from fedspan.cli.console import one_line_warning
+from fedspan.errors import DataMissingError, FedspanError, InputError, JournalError, MissingPackageError, PolicyError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
 PAPERS = {
@@ -29,13 +31,16 @@ PAPERS = {
 METHODS = ("fed-tsne", "sense")
 #: Targets that run in the foreground.
 PROCESSES = "fedspan.engines.nvflare.setup.processes"
+#: Errors that a user can correct.
+_BAD_INPUTS = (DataMissingError, InputError, JournalError, MissingPackageError, PolicyError)
 #: The name of an argument, and its settings for argparse.
 Argument = tuple[str, dict[str, Any]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    function = ""
+    function, usual = "", warnings.formatwarning
+    warnings.formatwarning = one_line_warning
     try:
         values = vars(_parser().parse_args(argv))
         module, _, function = str(values.pop("target")).partition(":")
@@ -47,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except FedspanError as error:
         print(f"fedspan: {error}", file=sys.stderr)
-        return 2 if isinstance(error, (InputError, JournalError)) else 1
+        return 2 if isinstance(error, _BAD_INPUTS) else 1
     except OSError as error:  # a folder that can't be written to, a full disk
         if error.filename is None or error.strerror is None:
             raise
@@ -57,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = "; finished calls are kept, continue with --resume" if function == "run" else ""
         print(f"fedspan: interrupted{kept}", file=sys.stderr)
         return 130
+    finally:
+        warnings.formatwarning = usual
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -153,6 +160,7 @@ def _add_local(commands: Any) -> None:
         _path("study", "STUDY", "output folder of 'fedspan run', or a saved model or pipeline"),
         _path("new", "NEW", "the table of the new rows: CSV, Parquet, Feather, Excel or NPZ"),
         _path("--out", "FILE", "where to write: a .csv or .parquet file", required=True),
+        _option("--site", "the site of all new rows, for models that differ by site", metavar="NAME"),
         description=help_texts.APPLY,
         example="fedspan apply study new.csv --out scores.csv",
     )
@@ -384,12 +392,15 @@ class _Parser(argparse.ArgumentParser):
 
 def reproduce(paper: str, quick: bool, out: Path | None) -> int:
     """Run a paper's setting, print its tables, and save a page."""
+    from fedspan.cli.study.run_folder import make_folder
     from fedspan.engines.local.blas_threads import PinnedThreads
 
+    folder = out or Path(f"reproduce-{paper}")
+    make_folder(folder)
     module = importlib.import_module(PAPERS[paper])
     one_thread = PinnedThreads(1)  # so that times and last bits do not depend on how many cores are free
     results = module.run(quick=quick)
     one_thread.release()
     results.print()
-    print(f"report: {results.save(out or Path(f'reproduce-{paper}'))}")
+    print(f"report: {results.save(folder)}")
     return 0

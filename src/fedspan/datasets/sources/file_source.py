@@ -194,7 +194,8 @@ def _open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Ope
             raise
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
-        types = {name: _csv_type(schema.field(name).type, dialect) for name in wanted}
+        found = {entry.name: entry.type for entry in schema}
+        types = {name: _csv_type(found[name], dialect) for name in wanted}
         texts = dict.fromkeys(wanted, pa.string())
         if file.stat().st_size <= _TEXT_FIRST:
             table = table_of(texts)
@@ -203,12 +204,14 @@ def _open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Ope
                 table = table_of(types)
             except pa.ArrowInvalid:
                 table = table_of(texts)
-        for place, entry in enumerate(table.schema):
-            if pa.types.is_string(entry.type):
-                column, counts = _settled(table.column(place), dialect, types[entry.name])
-                table = table.set_column(place, entry.name, column)
-                words.update({entry.name: counts} if counts else {})
-        yield from table.to_batches()
+        columns = []
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            settled, counts = (
+                _settled(column, dialect, types[name]) if pa.types.is_string(column.type) else (column, {})
+            )
+            columns.append(settled)
+            words.update({name: counts} if counts else {})
+        yield from pa.table(columns, names=table.column_names).to_batches()
 
     if len(names) < len(schema.names):
         _refuse_unnamed(csv.read_csv(file, **options(lines=True, column_types={"": pa.string()})), file)

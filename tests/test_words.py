@@ -1,4 +1,4 @@
-"""Words that the project avoids: the field's own words (malicious site, report, again, repaired) stand in their place."""
+"""Words that the project avoids: the field's own (malicious site, report, again, repaired) stand in their place."""
 
 from __future__ import annotations
 

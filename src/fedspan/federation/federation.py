@@ -97,7 +97,7 @@ class Federation:
 
     def __repr__(self) -> str:
         some = ", ".join(self.sites[:5]) + (", ..." if len(self.sites) > 5 else "")
-        return f"{type(self).__name__}({len(self.sites)} sites: {some})"
+        return f"{type(self).__name__}({len(self.sites)} site{'s' * (len(self.sites) != 1)}: {some})"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks; nothing is requested from the sites."""

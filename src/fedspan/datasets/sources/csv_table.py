@@ -74,8 +74,8 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     def table_of(types: dict[str, pa.DataType], newlines: bool = False) -> pa.Table:
         bad_rows.clear()
         try:
-            more = {"column_types": types, "include_columns": list(types)}
-            return csv.read_csv(file, **options(lines=newlines, block=block, **more))
+            found = options(lines=newlines, block=block, column_types=types, include_columns=list(types))
+            return csv.read_csv(file, **found)
         except pa.ArrowInvalid:
             if not bad_rows:
                 raise

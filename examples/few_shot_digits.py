@@ -7,13 +7,12 @@ Clients that each ask questions of their own about handwritten digits.
 Ten clients have 130 images each (scikit-learn's digits, 8 x 8 pixels) and twelve questions each, such as "is it one
 of 0, 3, 4, 7, 9?", which they have answered for their own images. No two clients ask the same. The best linear answer
 to such a question is a combination of the ten regressions "is it a 0?", ..., "is it a 9?", which add up to a
-constant: so all 120 tasks share a representation of nine dimensions. The model is not given this number;
-rank="auto" finds it.
+constant: so all 120 tasks share a representation of nine dimensions. rank="auto" finds that number.
 
 What it shows: a new question is learned from 20 or 40 images better than without the representation, by 6 and 5
 points more right answers than ridge regression on the pixels; with more images the gain shrinks (3 points at 80). One
-malicious client takes 14 points from sums, two all there is. The geometric median loses one point with one or
-two malicious clients of ten, and two with three.
+malicious client takes 14 points from sums, two all there is. The geometric median loses one point with one or two
+malicious clients of ten, and two with three.
 """
 
 from __future__ import annotations

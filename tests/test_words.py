@@ -6,26 +6,28 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "tools")
+#: This list, and the name of an account of the operating system.
+EXCEPT = {"tests/test_words.py", "tests/owner/postgres_server.py"}
 AVOIDED = re.compile(r"\b(liars?|nobody|whoever|somebody|anew|mended|rubbish|told)\b", flags=re.IGNORECASE)
 TEXT = {".py", ".css", ".js", ".html", ".toml", ".md", ".txt", ".rst", ".svg", ".ipynb"}
-BUILT = {"_build", "api", "gallery", "__pycache__"}
+#: What `make docs` writes.
+BUILT = {"_build", "api", "gallery"}
 
 
 def texts(folder: str) -> list[Path]:
     """Return the files of a folder that people wrote."""
-    found = sorted((ROOT / folder).rglob("*"))
-    return [
-        path for path in found if path.suffix in TEXT and not BUILT & set(path.parts) and "egg-info" not in str(path)
-    ]
+    found = (path for path in (ROOT / folder).rglob("*") if path.suffix in TEXT and "egg-info" not in str(path))
+    return sorted(path for path in found if folder != "docs" or not BUILT & set(path.relative_to(ROOT).parts))
 
 
 def test_avoided_words_do_not_occur():
-    files = [*texts("src"), *texts("docs"), *texts("examples"), ROOT / "README.md", ROOT / "SECURITY.md"]
-    assert len(files) > 280
+    files = [path for folder in FOLDERS for path in texts(folder)] + [ROOT / "README.md", ROOT / "SECURITY.md"]
+    assert len(files) > 300
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}"
         for path in files
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if AVOIDED.search(line)
+        if AVOIDED.search(line) and str(path.relative_to(ROOT)) not in EXCEPT
     ]
     assert found == []

@@ -10,7 +10,6 @@ from scipy.spatial.distance import cdist
 
 from fedspan.errors import InputError
 from fedspan.linalg.kernels import gaussian_kernel
-from fedspan.linalg.kernels import gaussian_kernel
 from fedspan.linalg.kernels.gaussian_kernel import (
     characteristic,
     frequencies,

@@ -28,6 +28,10 @@ class PolicyError(FedspanError, ValueError):
     """A policy, or a combination of policy and protocol, that cannot work."""
 
 
+class ClosedError(PolicyError):
+    """A site answers nothing until its owner's data can be read again; a run may wait for it."""
+
+
 class QuorumError(FedspanError):
     """Too few sites answered a call. ``failed`` has the failures by site."""
 

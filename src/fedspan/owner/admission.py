@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fedspan.errors import LedgerError, MessageError, PolicyError, with_note
+from fedspan.errors import ClosedError, LedgerError, MessageError, PolicyError, with_note
 from fedspan.federation import Site
 from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.steps import find_step, installed_steps
@@ -179,7 +179,7 @@ class Admission:
         if version != mine and request.kind != "hello":
             raise PolicyError(f"this site runs fedspan {mine}, and the request comes from fedspan {version}")
         if self.closed:
-            raise PolicyError(self.closed)
+            raise ClosedError(self.closed)
 
     def check_user(self, request: OwnerRequest) -> None:
         """Refuse a user that may learn nothing about this site, and all users while it has too few rows."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.client.user_session import DeniedError, UserSession
+from fedspan.engines.nvflare.client.user_session import DeniedError
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
@@ -101,14 +101,11 @@ def federation_status(path: str | Path) -> FederationStatus:
     kit = read_kit(path)
     kit.must_be("user", "'fedspan federation status'")
     user = Identity.from_kit(kit.path)
-    if user.role != ANALYST:
-        session = UserSession(kit)
-        registered = session.registered()
-        session.close()
-        return FederationStatus(kit, user.role, frozenset(registered), {}, {})
     transport = NVFlareTransport(kit.path)
     try:
         online = transport.wait_for(None, START_LIMIT)
+        if user.role != ANALYST:
+            return FederationStatus(kit, user.role, online, {}, {})
         directory = SiteDirectory(SignedRequests(transport, user, Authority.from_kit(kit.path)))
         if online:
             directory.refresh(sorted(online))

@@ -27,10 +27,13 @@ COORDINATOR = "coordinator"
 #: Roles of users: an analyst runs studies, a viewer sees which sites are online.
 ROLES = (ANALYST, "viewer")
 
-_NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum")
+_NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum", "transport")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _RESERVED = {COORDINATOR, "server", "admin", "all", "authority", "runner"}
 KINDS = ("coordinator", "site", "user")
+
+#: How messages travel, the default first; all of them with mutual TLS, on one port.
+TRANSPORTS = ("grpc", "http", "tcp")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class FederationPlan:
     """A checked ``fed.toml``: the federation's name, the server's address, the sites, and each user's role.
 
     `schema`, where there is one, names the columns that every site's table must have, with their kinds. `secure_sum`
-    has the settings of all secure sums.
+    has the settings of all secure sums; `transport` is one of `TRANSPORTS`.
     """
 
     name: str
@@ -48,6 +51,7 @@ class FederationPlan:
     users: dict[str, str]
     schema: dict[str, str] | None = None
     secure_sum: SecureSum = field(default_factory=SecureSum)
+    transport: str = TRANSPORTS[0]
 
     @property
     def server(self) -> str:
@@ -97,7 +101,11 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
             raise PlanError(f"the role {role!r} of {user} must be one of {', '.join(ROLES)}")
     name = _name(raw["name"], "federation")
     secure_sum = _secure_sum(raw, len(sites))
-    return FederationPlan(name, host, int(port), tuple(sorted(sites)), dict(users), _schema(raw), secure_sum)
+    transport = raw.get("transport", TRANSPORTS[0])
+    if transport not in TRANSPORTS:
+        raise PlanError(f"transport = {transport!r} must be one of {', '.join(TRANSPORTS)}")
+    plan = (name, host, int(port), tuple(sorted(sites)), dict(users), _schema(raw), secure_sum, transport)
+    return FederationPlan(*plan)
 
 
 def _schema(raw: Mapping[str, Any]) -> dict[str, str] | None:
@@ -150,6 +158,7 @@ class Kit:
     version: str
     schema: dict[str, str] | None = None
     secure_sum: dict[str, Any] | None = None
+    transport: str = TRANSPORTS[0]
 
     def must_be(self, kind: str, command: str) -> None:
         """Refuse the kit of another kind of participant."""
@@ -191,7 +200,8 @@ def write_kit(kit: Kit) -> None:
 def new_kit(path: Path, plan: FederationPlan, kind: str, name: str, secure_sum: dict[str, Any]) -> Kit:
     """Return the kit of a participant of `plan`, made by this version of fedspan, with signed settings."""
     sites, users = tuple(plan.sites), tuple(sorted(plan.users))
-    return Kit(path, plan.name, kind, name, plan.server, sites, users, fedspan_version(), plan.schema, secure_sum)
+    who = (path, plan.name, kind, name, plan.server, sites, users, fedspan_version())
+    return Kit(*who, plan.schema, secure_sum, plan.transport)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

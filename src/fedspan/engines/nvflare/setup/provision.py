@@ -100,10 +100,10 @@ def _check_same(plan: FederationPlan, out: Path) -> None:
     if not (out / COORDINATOR).is_dir():
         return
     old = read_kit(out / COORDINATOR)
-    if (old.federation, old.server) != (plan.name, plan.server):
+    if (old.federation, old.server, old.transport) != (plan.name, plan.server, plan.transport):
         raise InputError(
-            f"{out} holds the federation {old.federation} at {old.server}, not {plan.name} at {plan.server}: "
-            "kits carry the address, so make all of them again with --out"
+            f"{out} holds the federation {old.federation} at {old.server} over {old.transport}, not {plan.name} at "
+            f"{plan.server} over {plan.transport}: kits carry the address, so make all of them again with --out"
         )
     for user, role in plan.users.items():
         if (out / user).is_dir() and (has := Identity.from_kit(out / user).role) != role:
@@ -136,7 +136,7 @@ def _run_provisioner(plan: FederationPlan, authority: Path, work: Path) -> Path:
         state = authority / plan.name
         if state.exists():
             shutil.copytree(state, work / plan.name / "state")
-        builders = [WorkspaceBuilder(), StaticFileBuilder(config_folder="config", scheme="tcp"), CertBuilder()]
+        builders = [WorkspaceBuilder(), StaticFileBuilder(config_folder="config", scheme=plan.transport), CertBuilder()]
         context = Provisioner(str(work), builders).provision(project, logger=logging.getLogger(__name__))
     produced = context.get("current_prod_dir")
     if not produced:

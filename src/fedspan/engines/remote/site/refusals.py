@@ -9,6 +9,7 @@ from fedspan.checks import json_value
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.errors import (
     BudgetError,
+    ClosedError,
     FedspanError,
     LedgerError,
     LostSumError,
@@ -71,7 +72,7 @@ def refusal(error: Exception) -> Message:
         name = type(error).__name__
         why = "the request lacks a field that it must have" if kind == "refused" else f"the site failed with {name}"
     head: Message = {"kind": kind, "failure": failure.value, "why": why}
-    head |= {"again": isinstance(error, BusyError | LostSumError)}
+    head |= {"again": isinstance(error, BusyError | ClosedError | LostSumError)}
     head |= {"facts": json.dumps(error.facts if isinstance(error, BudgetError) else {})}
     return head | ({"seen": error.seen} if isinstance(error, StaleError) else {})
 

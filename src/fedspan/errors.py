@@ -28,8 +28,8 @@ class PolicyError(FedspanError, ValueError):
     """A policy, or a combination of policy and protocol, that cannot work."""
 
 
-class ClosedError(PolicyError):
-    """A site answers nothing until its owner's data can be read again; a run may wait for it."""
+class PausedError(PolicyError):
+    """A site answers nothing for a while, and a run may wait for it."""
 
 
 class QuorumError(FedspanError):

@@ -113,7 +113,7 @@ in a file that are behind that place are cut off, and written again. Standard in
 REPORT = (
     "Write the report of a run again: from its folder (settings, sites, failures and their reasons, rounds and bytes, "
     "the models' pictures, privacy, versions, how to run it again), also of a run that was stopped or fetched; or from "
-    "a saved model. It has what [report] in its study.toml asks for."
+    "a saved model. It has what [report] in its study.toml requests."
 )
 
 AUDIT = """\
@@ -163,6 +163,14 @@ Check a site's file and its data, without joining a federation.
 Prints the columns with their kinds and their numbers of missing cells (no values), differences from the schema (with
 --kit, also from the federation's), the rules in words, the budget, the log, and the steps that the rules allow. Writes
 nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
+"""
+
+SITE_STUDIES = """\
+Print the studies that wait for your approval: who proposes each, what it computes, what leaves the site, how often at
+most, and what it costs of the privacy budget. Then the runs that go on, with what has left so far.
+
+With approval = "required" under [rules], nothing runs that was not approved. An approval covers the study's steps,
+parameters and numbers of calls, and nothing else. 'fedspan site start --console' shows the same on a page.
 """
 
 LOG = """\

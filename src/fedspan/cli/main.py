@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import fedspan
 from fedspan.cli import help_texts
+from fedspan.cli.site.owner_arguments import add_owner_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -27,6 +28,8 @@ PAPERS = {
 
 #: The published methods that ``fedspan audit --of`` attacks.
 METHODS = ("fed-tsne", "sense")
+#: An address of a local page.
+CONSOLE: dict[str, Any] = {"nargs": "?", "const": "8765", "metavar": "[HOST:]PORT"}
 #: Targets that run in the foreground.
 PROCESSES = "fedspan.engines.nvflare.setup.processes"
 #: The name of an argument, and its settings for argparse.
@@ -326,13 +329,15 @@ def _add_site(commands: Any) -> None:
     _add(
         site,
         "start",
-        f"{PROCESSES}:start_site",
+        "fedspan.cli.site.start_command:start",
         "take part in a federation, in the foreground, until Ctrl-C",
         own,
         config,
+        _option("--console", "serve the owner's page (default: 8765, on this machine alone)", **CONSOLE),
         description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
-        example="fedspan site start kits/north --config site.toml",
+        example="fedspan site start kits/north --config site.toml --console",
     )
+    add_owner_commands(site, _add, _option, _path)
 
 
 def _option(name: str, help: str, **settings: Any) -> Argument:

@@ -499,7 +499,7 @@ class Federation:
         return bool(offline) and possible >= needed and self._run.wait(offline, self.policy.run_deadline)
 
     def _add_up(self, found: Collected, call: Call, how: str, quorum: bool) -> None:
-        """Replace replies, or their secure sum, by the total under the name ``""``, or by why there is none."""
+        """Replace replies, or their secure sum, by the total under the name ``""``, or by why it is missing."""
         replies, found.replies = found.replies, {"": {}}
         if not quorum or found.error is not None:
             return

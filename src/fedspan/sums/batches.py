@@ -25,7 +25,7 @@ _REMEMBERED = 1000
 
 
 def check_decay(decay: Any, half_life: Any) -> None:
-    """Refuse factors that are none."""
+    """Refuse a decay or half-life that is out of range, or both at once."""
     real_number("decay", decay, above=0, most=1)
     if half_life is not None:
         real_number("half_life", half_life, above=0, why=", the number of rows after which old ones count half")

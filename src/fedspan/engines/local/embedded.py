@@ -292,7 +292,7 @@ def _sites_of_tables(tables: Mapping[Any, Any], columns: Mapping[str, Any], site
 
 
 def _without_columns(X: Any, wanted: Mapping[str, Any], whose: str = "X") -> tuple[Any, list[Any]]:
-    """Return `X` without the columns that `wanted` names, and their values in its place of names."""
+    """Return `X` without the columns that `wanted` names, and `wanted` with values in place of names."""
     names = {what: value for what, value in wanted.items() if isinstance(value, str)}
     if not names:
         return X, list(wanted.values())

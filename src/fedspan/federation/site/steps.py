@@ -155,6 +155,12 @@ class Step(Installed):
     moments: bool = False
     weighted: bool = False
     merge: Merge | None = None
+    noisy: bool = False
+    by_site: Callable[[Mapping[str, Any]], bool] | bool = False
+
+    def tells_sites_apart(self, payload: Mapping[str, Any]) -> bool:
+        """Return whether the reply to a payload depends on which site sends it, so that a sum shows single sites."""
+        return self.by_site if isinstance(self.by_site, bool) else self.by_site(payload)
 
     @property
     def public(self) -> bool:
@@ -181,6 +187,8 @@ def step(
     moments: bool = False,
     weighted: bool = False,
     merge: Merge | None = None,
+    noisy: bool = False,
+    by_site: Callable[[Mapping[str, Any]], bool] | bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -197,6 +205,8 @@ def step(
     moments: bool = False,
     weighted: bool = False,
     merge: Merge | None = None,
+    noisy: bool = False,
+    by_site: Callable[[Mapping[str, Any]], bool] | bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 
@@ -231,6 +241,12 @@ def step(
     merge : callable, optional
         For `Federation.merge`: ``merge(replies)`` returns the reply that the rows of all sites would give together. It
         must be associative, up to rounding.
+    noisy : bool, default=False
+        Whether the step charges the site's ledger before it reads rows, and its reply carries the noise. A site at the
+        level ``private`` runs such steps, and no other ones on rows as they are.
+    by_site : bool or callable, default=False
+        Whether the reply depends on which of the named sites this is, ``by_site(payload)`` where the payload decides
+        it. A sum over sites then shows single ones, and a site at the level ``secure`` refuses it.
 
     Examples
     --------
@@ -246,7 +262,18 @@ def step(
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         if reveals not in REVEALS:
             raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs, moments, weighted, merge)
+        made = (
+            frozenset(ragged),
+            frozenset(counts),
+            fewest,
+            fewest_in_sums,
+            runs,
+            moments,
+            weighted,
+            merge,
+            noisy,
+            by_site,
+        )
         _steps.add(Step(id or dotted_name(function), function, reveals, *made))
         return function
 

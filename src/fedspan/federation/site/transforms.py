@@ -38,6 +38,8 @@ class InstalledTransform(Installed):
     view: bool = False
     selects: bool = False
     diagonal: Callable[..., Any] | None = None
+    elementwise: bool = False
+    by_site: bool = False
 
     @property
     def reorders(self) -> bool:
@@ -66,6 +68,8 @@ def transform(
     view: bool = False,
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
+    elementwise: bool = False,
+    by_site: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -79,6 +83,8 @@ def transform(
     view: bool = False,
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
+    elementwise: bool = False,
+    by_site: bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -103,6 +109,11 @@ def transform(
     diagonal : callable, optional
         ``diagonal(**parameters)`` returns a shift and a scale (d,), or ``None`` for each: the transform is
         ``(x - shift) / scale``, and steps may apply it to sparse rows without making them dense.
+    elementwise : bool, default=False
+        Whether each number of the result is made of one cell. Rounding then does not depend on a row's place in a
+        block. Sums with noise send rows through all other transforms one by one.
+    by_site : bool, default=False
+        Whether the parameters may treat each site in another way. They can leave one site in a sum, and all others out.
 
     Examples
     --------
@@ -114,9 +125,8 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        _transforms.add(
-            InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, view, selects, diagonal)
-        )
+        made = (frames, mu2, affine, view, selects, diagonal, elementwise, by_site)
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, *made))
         return function
 
     return register
@@ -181,7 +191,8 @@ class Transform:
             return self._noisy(site, found, ledger, run, before)
         parameters = found.validated(self.parameters)
         diagonal = None if found.diagonal is None else found.diagonal(**parameters)
-        return site.through(partial(found.function, **parameters), frames=found.frames, diagonal=diagonal)
+        shows = partial(found.function, **parameters)
+        return site.through(shows, frames=found.frames, elementwise=found.elementwise, diagonal=diagonal)
 
     def _noisy(
         self, site: Site, found: InstalledTransform, ledger: SiteLedger | None, run: str, before: Digests

@@ -3,7 +3,7 @@
 The rules are the same at every site, so that a table gives the same cells however it is split and stored:
 
 - Missing: empty text, the marks in `MISSING` in any case ("-", "NA", "null", ...), infinities, and numbers beyond
-  `LARGEST` in magnitude, whose powers would overflow. "none" is a name: of a diagnosis, say.
+  `LARGEST` in magnitude, whose powers would overflow. "none" is a name, such as that of a diagnosis.
 - A number: numbers, booleans (1 and 0), dates and durations (seconds), and text such as ``"12"``, ``" 1e3"``,
   ``"0x1f"``, ``"true"``.
 - A name: any text that is not missing, with single white space. Whole numbers are written without a fraction, so that

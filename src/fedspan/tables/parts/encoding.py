@@ -20,7 +20,7 @@ from fedspan.tables.parts.cells import BLOCK_CELLS, LARGEST, column, names, read
 FAR = 5.0
 
 
-@transform("tables.encode", frames=True)
+@transform("tables.encode", frames=True, elementwise=True)
 def encode(
     rows: Any,
     text: Flags,

@@ -1,4 +1,4 @@
-"""A user's connection to the hub at the coordinator: it logs in again after any death, and knows who is online.
+"""A user's connection to the hub at the coordinator: it logs in again where needed, and knows which sites are online.
 
 One thread watches the hub. What it knows is behind one lock; `NVFlareTransport.send` only looks it up.
 """
@@ -24,10 +24,10 @@ from fedspan.engines.nvflare.setup.kit import Kit
 from fedspan.engines.remote.coordinator.signed_requests import Lost
 from fedspan.errors import FedspanError
 
-#: Seconds between two questions to the hub: while all is well, and while something is missing.
+#: Seconds between two requests to the hub: while all is well, and while something is missing.
 CALM, BUSY = 1.0, 0.25
 
-#: Seconds for the hub's answer to one question.
+#: Seconds for the hub's answer to one request.
 LIMIT = 6.0
 
 #: Seconds without progress after which a large answer is given up, and the number of them under way at a time.
@@ -118,7 +118,7 @@ class HubConnection:
             elif site in waiting:
                 waiting.discard(site)
                 self._give_up({site})
-                yield site, Lost(f"{site}: {answer}")
+                yield site, Lost(f"{site}: {answer!s}")
             elif not site:  # the connection is broken: no further answer comes
                 why = str(answer)
                 break

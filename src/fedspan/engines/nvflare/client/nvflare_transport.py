@@ -20,7 +20,7 @@ NO_SITES = 8.0
 class NVFlareTransport:
     """A user's connection to the sites of a federation (see `Transport`).
 
-    Opening it logs in. It survives the death of any other participant.
+    Opening it logs in. It survives when any other participant's process ends.
     """
 
     def __init__(self, kit: str | Path) -> None:

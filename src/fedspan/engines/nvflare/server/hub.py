@@ -1,8 +1,8 @@
 """The hub, a part of the coordinator's process: it passes users' bytes on to sites, and each answer on to the user.
 
-It reads none of them: requests and answers are signed, and judged at the other end. A large answer stays at its site
-until the user fetches it through the hub. While a user is connected, the hub asks every site each second whether it is
-there. A call to a site that has died or restarted is given up at once.
+It reads none of them: requests and answers are signed, and checked by their receivers. A large answer stays at its site
+until the user fetches it through the hub. While a user is connected, the hub probes every site each second. A call to a
+site that has stopped or restarted is given up at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedspan.engines.nvflare.server import study_queue
 from fedspan.engines.nvflare.setup.console_events import SiteEvents, report
 from fedspan.engines.nvflare.setup.kit import read_kit
 
-#: Seconds between two questions to a site, for its answer, and without one after which it counts as silent.
+#: Seconds between two probes of a site, for its answer, and without one after which it counts as silent.
 EVERY, LIMIT, SILENT = 1.0, 5.0, 10.0
 
 #: Seconds after which a user that was not heard of is no longer connected, and without progress of a large answer.
@@ -82,7 +82,7 @@ class Hub:
         self._lock = threading.Lock()
         self._instances: dict[str, str] = {}  # of the sites that are there
         self._heard: dict[str, float] = {}
-        self._asked: set[str] = set()  # sites that have not answered the last question yet
+        self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._waiting: set[tuple[str, str, str]] = set()  # user, call and site of each answer that has not come
         self._user_heard = 0.0
         self._threads = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="fedspan-hub")
@@ -115,14 +115,14 @@ class Hub:
                 self._settle(user, call, site, {"lost": "the federation has no such site"})
 
     def watch(self) -> None:
-        """Keep asking the sites whether they are there, while a user is connected."""
+        """Probe the sites again and again, while a user is connected."""
         while True:
             time.sleep(EVERY)
             if time.monotonic() - self._user_heard <= IDLE:
                 self.question(0.0)
 
     def question(self, seconds: float) -> None:
-        """Ask all sites whether they are there, but those that still owe an answer; wait at most so long for it."""
+        """Probe all sites but those whose last answer is still missing; wait at most `seconds` for the answers."""
         with self._lock:
             due = self.sites - self._asked
             self._asked |= due

@@ -20,7 +20,7 @@ _VIEW_ONLY = {"view": "any", **dict.fromkeys(_RIGHTS, "none")}
 
 
 def authorization() -> dict[str, Any]:
-    """Return the rights of each role: none may submit a job or ship code. Calls are signed, and sites judge them."""
+    """Return the rights of each role: no role may submit a job or ship code. Calls are signed, and sites check them."""
     return {"format_version": "1.0", "permissions": dict.fromkeys((ANALYST, RUNNER, "viewer"), _VIEW_ONLY)}
 
 

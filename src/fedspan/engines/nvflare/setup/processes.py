@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,8 +36,11 @@ def start_coordinator(path: Path) -> int:
     return _run(kit, listen or "0.0.0.0", [])
 
 
-def start_site(path: Path, config: Path) -> int:
-    """Run a site in this process: it connects to the server, and a worker process reads the data."""
+def start_site(path: Path, config: Path, options: Sequence[str] = ()) -> int:
+    """Run a site in this process: it connects to the server, and a worker process reads the data.
+
+    `options` of the command line are given again where the process starts itself again.
+    """
     kit, config = _opened(path, "site"), config.resolve()
     if not config.is_file():
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
@@ -52,7 +55,7 @@ def start_site(path: Path, config: Path) -> int:
 
     flare.import_early()  # while the worker reads the data
     worker.wait_until_ready()
-    _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config)])
+    _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config), *options])
     threading.Thread(target=site_link.watch_connection, args=(kit,), daemon=True, name="fedspan-connection").start()
     return _run(kit, None, [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"])
 

@@ -31,7 +31,7 @@ from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
 #: The site's kit, set by its own process.
 home: Path | None = None
 
-#: Seconds without a word from the coordinator, which asks while a user is connected, after which no user is: the
+#: Seconds without a message from the coordinator, which probes while a user is connected, after which no user is: the
 #: worker may then read its data again.
 IDLE = 15.0
 

@@ -18,7 +18,7 @@ from fedspan.errors import MessageError
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.wire import Message
 
-#: An accepted answer, or why there is none.
+#: An accepted answer, or the reason for its absence.
 Answer = Opened | Failure
 #: Nanoseconds since 1970 that no clock shows: a site that claims to have seen a later serial is not believed.
 _MOST_SERIAL = 2**62

@@ -33,8 +33,9 @@ class SiteReport:
 
     `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` has shape and kind
     of the data; `busy` is what it is doing; `instance` changes when its process restarts; `key` is its signed key for
-    secure sums; `max_bytes` is the size of the largest request that it accepts. `rows`, `columns` (with kinds) and
-    `allowed` (steps) are there where its owner publishes them.
+    secure sums; `max_bytes` is the size of the largest request that it accepts. `rows`, `columns` (with kinds),
+    `target`, `task` and `allowed` (steps) are there where its owner publishes them; `approval` is true where the owner
+    approves each study before it runs.
     """
 
     version: str = ""
@@ -48,6 +49,9 @@ class SiteReport:
     rows: int | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    task: str | None = None
+    approval: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class SiteDirectory:
         self.reports: dict[str, SiteReport] = {}
         self.refused: dict[str, SiteReport] = {}
         self.open_runs: set[str] = set()
+        self.study = ""  # the ticket of the study that was proposed
         self._requests = requests
         self._secure = secure
         self._offline: dict[str, str] = {}  # by site: the reason
@@ -217,7 +222,6 @@ def _read(answer: Answer) -> SiteReport:
         about = json_value(bytes(answer.parts["about"]))
         if about.get("refused"):
             return SiteReport(str(about["version"])[:100], str(about["refused"])[:1000])
-        rows, columns, allowed = _published(answer.parts.get("owner", b"{}"))
         return SiteReport(
             version=str(about["version"]),
             environment={str(key): str(value) for key, value in about["environment"].items()},
@@ -226,23 +230,27 @@ def _read(answer: Answer) -> SiteReport:
             key=bytes(answer.parts["key"]),
             instance=str(answer.head["instance"]),
             max_bytes=int(about["max_bytes"]),
-            rows=rows,
-            columns=columns,
-            allowed=allowed,
+            **_published(answer.parts.get("owner", b"{}")),
         )
     except MISREAD:
         return SiteReport(refused="the answer lacks a field that it must have")
 
 
-def _published(owner: Any) -> tuple[int | None, dict[str, str], tuple[str, ...]]:
-    """Return the rows, kinds of columns and allowed steps that a site's owner publishes; none if it is unreadable."""
+def _published(owner: Any) -> dict[str, Any]:
+    """Return what a site's owner publishes of its table and rules; nothing if it is unreadable."""
     try:
         about = json_value(bytes(owner))
-        columns = {str(name)[:200]: str(kind)[:20] for name, kind in about.get("columns", {}).items()}
-        rows = about.get("rows")
-        return None if rows is None else int(rows), columns, tuple(map(str, about.get("steps", ())))
+        rows, target, task = about.get("rows"), about.get("target"), about.get("task")
+        return {
+            "rows": None if rows is None else int(rows),
+            "columns": {str(name)[:200]: str(kind)[:20] for name, kind in about.get("columns", {}).items()},
+            "allowed": tuple(map(str, about.get("steps", ()))),
+            "target": tuple(map(str, target)) if isinstance(target, list) else () if target is None else (str(target),),
+            "task": None if task is None else str(task),
+            "approval": about.get("approval") is True,
+        }
     except MISREAD:
-        return None, {}, ()
+        return {}
 
 
 def kinds_that_differ(sites: Mapping[str, Mapping[str, str]]) -> str:

@@ -165,7 +165,7 @@ class Authority:
         return ends
 
     def verify(self, certificate: bytes, signature: bytes, message: bytes) -> Participant:
-        """Return who signed `message`, or refuse it with a `MessageError`."""
+        """Return the signer of `message`, or refuse it with a `MessageError`."""
         issued = self._checked.get(certificate)
         if issued is None:
             issued = self._check(certificate)

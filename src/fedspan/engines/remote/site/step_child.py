@@ -248,7 +248,7 @@ class _Steps:
         self._threads = PinnedThreads(self._number_of_threads)
 
     def serve_one(self) -> None:
-        """Do one work, and send what came of it."""
+        """Run one step, and send its result."""
         head, payload, changed = self._link.receive(), self._link.receive(), self._link.receive()
         for key in json.loads(head["dropped"]):
             del self._base[key]

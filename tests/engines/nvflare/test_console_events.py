@@ -13,7 +13,7 @@ def lines(capsys):
 
 
 def test_sites_join_fall_silent_and_come_back(capsys, monkeypatch):
-    events = SiteEvents(["north", "south"])
+    events = SiteEvents(lambda: ["north", "south"])
     for name in ("north", "alice", "south"):
         events.joined(name)
         events.heard(name)

@@ -11,7 +11,10 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 
 from fedspan.engines.nvflare.flare import RefusedError
 from fedspan.engines.nvflare.server import hub as hubs
+from fedspan.engines.nvflare.server.admittance import Admittance
 from fedspan.engines.nvflare.server.hub import LATE, Hub
+from fedspan.engines.remote.messages.identity import Participant
+from fedspan.errors import MessageError
 
 from .conftest import wait_until
 
@@ -25,6 +28,7 @@ class Network:
         self.held = threading.Event()
         self.holding = set()
         self.pushed = []
+        self.handed = {}
 
     def to_sites(self, site, topic, head, body, limit):
         error = self.trouble.get((site, topic))
@@ -32,6 +36,9 @@ class Network:
             raise error
         if topic == "alive":
             return {"instance": self.instances[site]}, b""
+        if topic in ("members", "notice"):
+            self.handed.setdefault(site, []).append((topic, body))
+            return {}, b""
         if topic == "fetch":
             return {}, head["answer"].encode() * 2
         if site in self.holding:
@@ -54,9 +61,33 @@ def network():
     made.held.set()
 
 
+class Desk:
+    """Stands for `Admittance`: every connection is that of alice, but those in `roles`."""
+
+    def __init__(self, sites):
+        self.sites, self.version, self.list_bytes = frozenset(sites), 1, b"list 1"
+        self.disabled, self.notices, self.roles, self.revoked = {}, {}, {"north": None, "bob": "viewer"}, set()
+
+    may_call = Admittance.may_call
+
+    def warn(self):
+        pass
+
+    def user(self, origin):
+        if origin in self.revoked:
+            raise MessageError(f"the certificate of {origin!r} was revoked")
+        role = self.roles.get(origin, "analyst")
+        return None if role is None else Participant(origin, role)
+
+
 @pytest.fixture
-def hub(network):
-    made = Hub(network.instances, network.to_sites, network.to_users, network.to_sites)
+def desk(network):
+    return Desk(network.instances)
+
+
+@pytest.fixture
+def hub(network, desk):
+    made = Hub(desk, network.to_sites, network.to_users, network.to_sites)
     made.question(60.0)
     return made
 
@@ -70,8 +101,8 @@ def call(hub, limit=600.0, **requests):
     return hub.answer("alice", "call", {"call": "1", "to": to, "limit": limit}, body)
 
 
-def online(hub):
-    return hub.answer("alice", "online", {}, b"")[0]["online"]
+def online(hub, who="alice"):
+    return hub.answer(who, "online", {"version": 1}, b"")[0]["online"]
 
 
 def test_answers_and_reasons_are_those_of_each_site(hub, network):
@@ -126,9 +157,41 @@ def test_a_slow_site_is_not_given_up(hub, network):
     assert online(hub) == ["north", "south"]
 
 
-def test_the_first_question_of_a_user_waits_for_the_sites(network):
-    hub = Hub(network.instances, network.to_sites, network.to_users, network.to_sites)
-    assert hub.answer("alice", "online", {}, b"")[0] == {"hub": hub.instance, "online": ["north", "south"]}
+def test_the_first_question_of_a_user_waits_for_the_sites(network, desk):
+    hub = Hub(desk, network.to_sites, network.to_users, network.to_sites)
+    about = {"hub": hub.instance, "online": ["north", "south"], "disabled": {}}
+    assert hub.answer("alice", "online", {"version": 1}, b"") == (about, b"")
+
+
+def test_users_and_sites_get_the_list_before_anything_else(hub, network, desk):
+    assert hub.answer("alice", "online", {"version": 0}, b"")[1] == b"list 1"
+    call(hub, north=b"")
+    network.arrived(1)
+    assert network.handed == {"north": [("members", b"list 1")]}
+    desk.version, desk.list_bytes, desk.sites = 2, b"list 2", frozenset(["south"])
+    desk.notices["south"] = "a copy was refused"
+    hub.hand_out()
+    news = {"north": [("members", b"list 1"), ("members", b"list 2")]}  # also to a site that was removed
+    news["south"] = [("notice", b"a copy was refused"), ("members", b"list 2")]
+    wait_until(lambda: network.handed == news, "the list is not handed out")
+    assert online(hub) == ["south"]
+    network.pushed.clear()
+    call(hub, north=b"")
+    assert network.arrived(1) == {"north": "the federation has no such site"}
+
+
+def test_roles_disabled_sites_and_revoked_users(hub, network, desk):
+    with pytest.raises(RefusedError, match="'bob' has the role 'viewer', which may not run steps"):
+        hub.answer("bob", "call", {"call": "1", "to": {"north": (0, 0)}, "limit": 1.0}, b"")
+    assert online(hub, "bob") == ["north", "south"]
+    desk.disabled["south"] = "disabled by the operator olga"
+    assert online(hub) == ["north"]
+    call(hub, south=b"")
+    assert network.arrived(1) == {"south": "disabled by the operator olga"}
+    desk.revoked.add("alice")
+    for topic in ("online", "call", "fetch"):
+        denied = {"denied": "the certificate of 'alice' was revoked"}
+        assert hub.answer("alice", topic, {}, b"") == (denied, b"list 1")
 
 
 def test_sites_are_watched_while_a_user_is_connected(hub, network, monkeypatch):
@@ -146,6 +209,6 @@ def test_a_large_answer_is_fetched_through_the_hub(hub):
 
 
 def test_a_site_may_not_call_others(hub, network):
-    with pytest.raises(RefusedError, match="a site may not send requests to others"):
+    with pytest.raises(RefusedError, match="only a user that has logged in may send requests"):
         hub.answer("north", "call", {"call": "1", "to": {"south": (0, 0)}, "limit": 1.0}, b"")
     assert network.pushed == []

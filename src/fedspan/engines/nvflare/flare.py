@@ -15,17 +15,20 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before it is imported: it would write on the owner's console
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent as Component
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.defs import IdentityChallengeKey, MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.mpm import MainProcessMonitor
-from nvflare.private.defs import CellChannel, CellChannelTopic
+from nvflare.private.defs import CellChannel, CellChannelTopic, CellMessageHeaderKeys
+
+from fedspan.engines.members.kit_instance import INSTANCE
 
 __all__ = ["Component", "EventType"]
 
@@ -117,17 +120,56 @@ def client_of(context: Any) -> str:
     return str(peer.get_identity_name(default="")) if peer is not None else ""
 
 
+class Judge(Protocol):
+    """Decides who may register with the server."""
+
+    def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
+        """Return why a process may not register; `heard` is when its name was heard of last."""
+
+    def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
+        """Take note of a process that has registered."""
+
+
+def before_registering(context: Any, judge: Judge) -> None:
+    """Let `judge` decide before the server registers a site or a user."""
+    manager = context.get_engine().server.client_manager
+    register = manager.authenticate
+
+    def authenticate(request: Any, fl_ctx: Any) -> Any:
+        keys = (CellMessageHeaderKeys.CLIENT_NAME, CellMessageHeaderKeys.CLIENT_IP, MessageHeaderKey.ORIGIN)
+        name, place, origin = (str(request.get_header(key)) for key in keys)
+        certificate = request.payload.get(IdentityChallengeKey.CERT) or b""
+        peer, there = request.payload.get_peer_context(), manager.name_to_clients.get(name)
+        instance = str(peer.get_prop(INSTANCE, "")) if peer else ""
+        heard = 0.0 if there is None else float(there.last_connect_time)
+        why = judge.judged(name, place, bytes(certificate), instance, heard)
+        if why:
+            fl_ctx.set_prop(FLContextKey.UNAUTHENTICATED, why, sticky=False)
+            return None
+        client = register(request, fl_ctx)
+        if client is not None:
+            judge.admitted(name, bytes(certificate), instance, origin)
+        return client
+
+    manager.authenticate = authenticate
+
+
+def send_instance(context: Any, instance: str) -> None:
+    """Send the instance of a site's kit with its registration."""
+    context.set_prop(INSTANCE, instance, private=False, sticky=False)
+
+
 def connected(cell: Any) -> bool:
     """Return whether a site's process has a connection to the server now."""
     return bool(cell.core_cell.is_cell_connected(SERVER))
 
 
-def on_refusal(cell: Any, report: Callable[[str], None]) -> None:
-    """Report why the server refuses to register this site."""
+def on_refusal(cell: Any, take: Callable[[str], None]) -> None:
+    """Give `take` the reason why the server refuses to register this site."""
 
     def look(message: Any) -> None:
         if message.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.UNAUTHENTICATED:
-            report(f"the coordinator refuses this site: {message.get_header(MessageHeaderKey.ERROR)}")
+            take(str(message.get_header(MessageHeaderKey.ERROR)))
 
     cell.core_cell.add_incoming_reply_filter(CellChannel.SERVER_MAIN, CellChannelTopic.Register, look)
 

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
+from fedspan.engines.members.member_list import kit_list
 from fedspan.engines.nvflare.client.user_session import (
     CHANNEL,
     DeniedError,
@@ -20,7 +21,8 @@ from fedspan.engines.nvflare.client.user_session import (
     UserSession,
     in_thread,
 )
-from fedspan.engines.nvflare.setup.kit import Kit
+from fedspan.engines.nvflare.setup.kit import Kit, read_kit
+from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.remote.coordinator.signed_requests import Lost
 from fedspan.errors import FedspanError
 
@@ -48,7 +50,8 @@ class HubConnection:
     """Knows the sites that are online, and why the server can't be used now (`trouble`), or refuses this user."""
 
     def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+        self.kit = kit
+        self._version = kit_list(kit.path).version  # of the list of participants
         self._changed = threading.Condition(threading.RLock())
         self.trouble: str | None = None
         self.denied: DeniedError | None = None
@@ -57,6 +60,7 @@ class HubConnection:
         self._session: UserSession | None = self._log_in()  # raises at once where the user is refused
         self._hub = ""
         self._online: frozenset[str] = frozenset()
+        self._disabled: dict[str, str] = {}
         self._lost: set[str] = set()  # sites that gave no answer: to be checked before the next request
         self._checks = 0
         self._stop = threading.Event()
@@ -74,11 +78,13 @@ class HubConnection:
         with self._changed:
             if self.trouble:
                 return self.trouble
+            if site in self._disabled:
+                return f"{site}: {self._disabled[site]}"
             return f"{site} is silent" if site in self._online else f"{site} is not connected"
 
     def wait_for(self, sites: Iterable[str] | None, limit: float, least: float) -> frozenset[str]:
         """Wait until all `sites` can be reached, or `limit` seconds. ``None``: any, and for all of them `least`."""
-        wanted = frozenset(self._kit.sites if sites is None else sites)
+        wanted = frozenset(self.kit.sites if sites is None else sites)
 
         def ready() -> bool:
             return self.denied is not None or (self._checks > 0 and wanted <= self.online())
@@ -153,7 +159,9 @@ class HubConnection:
             if session is None:
                 raise ServerOfflineError(self.trouble or "there is no session with the federation's server")
             body = parts[0] if len(parts) == 1 else b"".join(parts)
-            session.request(CHANNEL, "call", {"call": call, "to": to, "limit": limit}, body, limit)
+            answer, _ = session.request(CHANNEL, "call", {"call": call, "to": to, "limit": limit}, body, limit)
+            if "denied" in answer:
+                raise DeniedError(f"the federation's server refuses: {answer['denied']}")
         except Exception as error:  # of any kind from NVIDIA FLARE: this call is lost, and the server is checked
             known = isinstance(error, FedspanError | ConnectionError)
             arrived.put(("", str(error) if known else f"no connection to the server: {type(error).__name__}"))
@@ -199,7 +207,7 @@ class HubConnection:
                 _log.exception("a check of the federation's server failed")
                 self._server_offline("the federation's server gave an invalid answer")
             with self._changed:
-                calm = not self.trouble and self._online >= set(self._kit.sites)
+                calm = not self.trouble and self._online >= set(self.kit.sites)
             self._nudge.wait(CALM if calm else BUSY)
             self._nudge.clear()
 
@@ -210,20 +218,35 @@ class HubConnection:
             session = self._log_in()
             with self._changed:
                 self._session = session
-        answer, _ = session.request(CHANNEL, "online", {}, b"", LIMIT)
-        hub, online = str(answer["hub"]), frozenset(map(str, answer["online"])) & set(self._kit.sites)
+        answer, members = session.request(CHANNEL, "online", {"version": self._version}, b"", LIMIT)
+        if members:
+            self._follow(bytes(members))
+        if "denied" in answer:
+            raise DeniedError(f"the federation's server refuses: {answer['denied']}")
+        hub, online = str(answer["hub"]), frozenset(map(str, answer["online"])) & set(self.kit.sites)
         with self._changed:
             if self._hub not in ("", hub):
                 self._release("the federation's server has restarted")
             self._hub, self._online, self.trouble = hub, online, None
+            self._disabled = {str(site): str(why) for site, why in answer["disabled"].items()}
             self._lost -= lost
             self._checks += 1
             self._changed.notify_all()
 
     def _log_in(self) -> UserSession:
-        session = UserSession(self._kit)
+        session = UserSession(self.kit)
         session.serve(CHANNEL, self._take)
         return session
+
+    def _follow(self, data: bytes) -> None:
+        """Install the list of participants that the coordinator hands out: all that reads the kit follows it."""
+        try:
+            self._version = join(self.kit.path, data).members.version
+            self.kit = read_kit(self.kit.path)
+        except RemovedError as error:
+            raise DeniedError(f"this user has left the federation: {error}") from None
+        except (FedspanError, OSError):
+            _log.exception("a list of participants could not be installed")
 
     def _release(self, why: str) -> None:
         """Release the calls under way: their answers can't arrive any more."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from fedspan.engines.nvflare.setup.console_events import REFUSED
 from fedspan.engines.nvflare.setup.kit import Kit
 from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.errors import FedspanError
@@ -100,6 +101,9 @@ class UserSession:
         try:
             return function(*arguments)
         except (*offline, OSError) as error:
+            _, refused, why = str(error).partition(REFUSED)
+            if refused:
+                raise DeniedError(f"the federation's server refuses: {why}") from None
             raise ServerOfflineError(f"the federation's server does not answer: {error}") from None
         except denied as error:
             raise DeniedError(f"the federation's server refuses: {error}") from None

@@ -3,6 +3,8 @@
 It reads none of them: requests and answers are signed, and checked by their receivers. A large answer stays at its site
 until the user fetches it through the hub. While a user is connected, the hub probes every site each second. A call to a
 site that has stopped or restarted is given up at once.
+
+It hands the signed list of participants to sites and users, before it passes anything else on to them.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -22,14 +23,16 @@ from fedspan.engines.nvflare.flare import (
     Head,
     Message,
     RefusedError,
+    before_registering,
     carrier,
     cell_of,
     client_of,
     serve,
 )
 from fedspan.engines.nvflare.server import study_queue
+from fedspan.engines.nvflare.server.admittance import Admittance
 from fedspan.engines.nvflare.setup.console_events import SiteEvents, report
-from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.errors import MessageError
 
 #: Seconds between two probes of a site, for its answer, and without one after which it counts as silent.
 EVERY, LIMIT, SILENT = 1.0, 5.0, 10.0
@@ -48,11 +51,12 @@ class HubComponent(Component):  # type: ignore[misc]
         if study_queue.home is None:
             return
         if event_type == EventType.SYSTEM_START:
-            cell, sites = cell_of(fl_ctx), read_kit(study_queue.home).sites
-            to_users = carrier(cell, CHANNEL)
-            hub = Hub(sites, carrier(cell, SITE_CHANNEL), to_users, carrier(cell, SITE_CHANNEL, stream=True))
+            cell, admittance = cell_of(fl_ctx), Admittance(study_queue.home)
+            before_registering(fl_ctx, admittance)
+            to_sites, to_users = carrier(cell, SITE_CHANNEL), carrier(cell, CHANNEL)
+            hub = Hub(admittance, to_sites, to_users, carrier(cell, SITE_CHANNEL, stream=True))
             serve(cell, CHANNEL, hub.answer)
-            self.events = SiteEvents(sites)
+            self.events = SiteEvents(lambda: admittance.sites)
             for watch in (hub.watch, self.events.watch):
                 threading.Thread(target=watch, daemon=True, name="fedspan-hub").start()
             report("the coordinator is up")
@@ -67,64 +71,115 @@ class Hub:
 
     Parameters
     ----------
-    sites : collection of str
-        All sites of the federation.
+    admittance : Admittance
+        Knows the participants, and who is behind a connection.
     to_sites, to_users : callable
         Send a site or a user a message (see `Carry`).
     fetch : callable
         Sends a site a message whose answer is large.
     """
 
-    def __init__(self, sites: Collection[str], to_sites: Carry, to_users: Carry, fetch: Carry) -> None:
+    def __init__(self, admittance: Admittance, to_sites: Carry, to_users: Carry, fetch: Carry) -> None:
         self.instance = secrets.token_hex(8)  # of this process: calls that an earlier one took are lost
-        self.sites = frozenset(sites)
+        self._admittance = admittance
         self._to_sites, self._to_users, self._fetch = to_sites, to_users, fetch
+        self._versions: dict[str, int] = {}  # by site: of the list that it has
         self._lock = threading.Lock()
         self._instances: dict[str, str] = {}  # of the sites that are there
         self._heard: dict[str, float] = {}
         self._asked: set[str] = set()  # sites that have not answered the last probe yet
+        self._informed: set[str] = set()  # sites that are being handed the list
         self._waiting: set[tuple[str, str, str]] = set()  # user, call and site of each answer that has not come
         self._user_heard = 0.0
         self._threads = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="fedspan-hub")
 
-    def answer(self, user: str, topic: str, head: Head, body: bytes) -> Message | Future[Message]:
+    def answer(self, origin: str, topic: str, head: Head, body: bytes) -> Message | Future[Message]:
         """Answer a user's process: which sites are there; take its call; or fetch a large answer from a site."""
-        if user in self.sites:
-            raise RefusedError("a site may not send requests to others")
+        try:
+            user = self._admittance.user(origin)
+        except MessageError as error:  # the list shows it to the user as well
+            return {"denied": str(error)}, self._admittance.list_bytes
+        if user is None:
+            raise RefusedError("only a user that has logged in may send requests")
         first = time.monotonic() - self._user_heard > IDLE
         self._user_heard = time.monotonic()
-        if topic == "call":
-            self.call(user, head, body)
-        elif topic == "fetch":
+        if topic == "online":
+            if first:
+                self.question(LIMIT)
+            return self._about(int(head.get("version", -1)))
+        if why := self._admittance.may_call(user):
+            raise RefusedError(why)
+        if topic == "fetch":
             message = {"answer": head["answer"]}
             return self._threads.submit(self._fetch, str(head["site"]), "fetch", message, b"", STALLED)
-        elif first:
-            self.question(LIMIT)
-        return {"hub": self.instance, "online": sorted(self._instances)}, b""
+        self.call(origin, head, body)
+        return {}, b""
+
+    def _about(self, version: int) -> Message:
+        """Return which sites are there, and the list of participants where a user has another version."""
+        disabled = self._admittance.disabled
+        online = [site for site in sorted(self._instances) if site in self._admittance.sites and site not in disabled]
+        about = {"hub": self.instance, "online": online, "disabled": disabled}
+        return about, b"" if version == self._admittance.version else self._admittance.list_bytes
 
     def call(self, user: str, head: Head, body: bytes) -> None:
         """Send each site its part of the body; the user gets a message for each site: its answer, or why it is lost."""
         call, limit = str(head["call"]), float(head["limit"])
+        disabled, sites = self._admittance.disabled, self._admittance.sites
         for site, (start, end) in head["to"].items():
             with self._lock:
                 self._waiting.add((user, call, site))
-            if site in self.sites:
+            if site in sites and site not in disabled:
                 part = body if (start, end) == (0, len(body)) else bytes(memoryview(body)[start:end])
                 self._threads.submit(self._deliver, user, call, site, part, limit)
             else:
-                self._settle(user, call, site, {"lost": "the federation has no such site"})
+                why = disabled.get(site, "the federation has no such site")
+                self._threads.submit(self._settle, user, call, site, {"lost": why})
 
     def watch(self) -> None:
-        """Probe the sites again and again, while a user is connected."""
+        """Probe the sites again and again, while a user is connected, and hand out the list."""
         while True:
             time.sleep(EVERY)
             if time.monotonic() - self._user_heard <= IDLE:
                 self.question(0.0)
+            self.hand_out()
+            self._admittance.warn()
+
+    def hand_out(self) -> None:
+        """Hand the newest list, and what is to be shown on a site's screen, to the sites that lack it."""
+        version, notices = self._admittance.version, self._admittance.notices
+        with self._lock:
+            known = self._admittance.sites | self._versions.keys()  # also those that were removed
+            due = {site for site in known if self._versions.get(site) != version or site in notices} - self._informed
+            self._informed |= due
+        for site in sorted(due):
+            self._threads.submit(self._hand_to, site)
+
+    def _hand_to(self, site: str) -> None:
+        try:
+            self.inform(site)
+        except Exception:  # of any kind from NVIDIA FLARE: the site gets it when it is back
+            time.sleep(EVERY)
+        finally:
+            with self._lock:
+                self._informed.discard(site)
+
+    def inform(self, site: str) -> None:
+        """Hand a site the newest list, if it has another one; raise an error where it can't be reached."""
+        version = self._admittance.version
+        if notice := self._admittance.notices.get(site, ""):
+            self._to_sites(site, "notice", {}, notice.encode(), LIMIT)
+            self._admittance.notices.pop(site, None)
+        if self._versions.get(site) != version:
+            self._to_sites(site, "members", {}, self._admittance.list_bytes, LIMIT)
+            self._versions[site] = version
+            if site not in self._admittance.sites:
+                del self._versions[site]  # it was removed, and has been informed of it
 
     def question(self, seconds: float) -> None:
         """Probe all sites but those whose last answer is still missing; wait at most `seconds` for the answers."""
         with self._lock:
-            due = self.sites - self._asked
+            due = self._admittance.sites - self._asked
             self._asked |= due
         asked = [self._threads.submit(self._question, site) for site in sorted(due)]
         wait(asked, timeout=seconds)
@@ -140,6 +195,7 @@ class Hub:
         else:
             if self._instances.get(site, instance) != instance:
                 self._gone(site, "it has restarted")
+                self._versions.pop(site, None)
             self._heard[site], self._instances[site] = time.monotonic(), instance
         finally:
             with self._lock:
@@ -154,6 +210,7 @@ class Hub:
 
     def _deliver(self, user: str, call: str, site: str, request: bytes, limit: float) -> None:
         try:
+            self.inform(site)
             head, answer = self._to_sites(site, "call", {"keep": limit}, request, limit)
         except TimeoutError:
             head, answer = {"lost": LATE}, b""

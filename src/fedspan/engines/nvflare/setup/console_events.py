@@ -6,9 +6,13 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import ClassVar
 
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
+
+#: Before the reason why the coordinator does not admit a participant: trying again does not help.
+REFUSED = "not admitted: "
 
 
 class ConsoleHandler(logging.Handler):
@@ -23,17 +27,17 @@ class ConsoleHandler(logging.Handler):
 
 
 class SiteEvents:
-    """Reports which sites join, fall silent and come back, by what the server hears from them."""
+    """Reports which of the federation's `sites` join, fall silent and come back, by what the server hears of them."""
 
-    def __init__(self, sites: Collection[str]) -> None:
-        self.sites = frozenset(sites)
+    def __init__(self, sites: Callable[[], Collection[str]]) -> None:
+        self._sites = sites
         self._heard: dict[str, float] = {}
         self._silent: set[str] = set()
         self._lock = threading.Lock()
 
     def joined(self, name: str) -> None:
         """Report a site that has registered. Users register, too, and are not reported."""
-        if name in self.sites:
+        if name in self._sites():
             with self._lock:
                 self._heard[name] = time.monotonic()
                 self._silent.discard(name)
@@ -44,7 +48,7 @@ class SiteEvents:
         with self._lock:
             back = name in self._silent
             self._silent.discard(name)
-            if name in self.sites:
+            if name in self._sites():
                 self._heard[name] = time.monotonic()
         if back:
             report(f"{name} is back")
@@ -78,6 +82,18 @@ class NewEvents:
         if line != self.last or now - self._when > self._again:
             self.last, self._when = line, now
             report(line)
+
+
+class Refusal:
+    """What this process learnt of its registration: `final` when the coordinator does not admit it."""
+
+    final: ClassVar[bool] = False
+
+    @classmethod
+    def take(cls, why: str) -> None:
+        """Report why the coordinator refuses this site."""
+        cls.final |= REFUSED in why
+        report(f"the coordinator refuses this site: {why.replace(REFUSED, '')}")
 
 
 def report(line: str) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import secrets
+import socket
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedspan.engines.members.kit_instance import kit_instance
+from fedspan.engines.members.member_list import DAY, ends_soon
 from fedspan.engines.nvflare.client.user_session import SITE_CHANNEL
 from fedspan.engines.nvflare.flare import (
     LARGE,
@@ -21,15 +26,20 @@ from fedspan.engines.nvflare.flare import (
     cell_of,
     connected,
     on_refusal,
+    send_instance,
     serve,
 )
-from fedspan.engines.nvflare.setup.console_events import NewEvents, report
+from fedspan.engines.nvflare.setup.console_events import NewEvents, Refusal, report
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
+from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
+from fedspan.errors import FedspanError
 
-#: The site's kit, set by its own process.
+#: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
 home: Path | None = None
+restart: Callable[[str], None] = report
+leave: Callable[[str], None] = report
 
 #: Seconds without a message from the coordinator, which probes while a user is connected, after which no user is: the
 #: worker may then read its data again.
@@ -45,12 +55,13 @@ class SiteLinkComponent(Component):  # type: ignore[misc]
     cell: ClassVar[Any] = None
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Open the link when the site is up, and report how its registration ends."""
+        """Open the link when the site is up; before that, send the instance of the kit with the registration."""
         if home is None:
             return
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
             SiteLinkComponent.cell = cell_of(fl_ctx)
-            on_refusal(self.cell, report)
+            on_refusal(self.cell, Refusal.take)
+            send_instance(fl_ctx, kit_instance(home))
         elif event_type == EventType.SYSTEM_START:
             link = SiteLink(home)
             serve(self.cell, SITE_CHANNEL, link.answer)
@@ -71,8 +82,7 @@ def watch_connection(kit: Kit) -> None:
             if not offline:
                 events.report("the coordinator is offline")
             offline = True
-            why = trouble(kit)
-            if why:
+            if why := trouble(kit):
                 events.report(why)
 
 
@@ -81,16 +91,23 @@ class SiteLink:
 
     def __init__(self, kit: Path) -> None:
         self.instance = secrets.token_hex(8)
+        self._kit = kit
         self._path = socket_path(kit)
         self._lock = threading.Lock()
         self._free: list[Connection[bytes, bytes]] = []
         self._large: dict[str, tuple[bytes, float]] = {}  # answers, and until when they are kept
-        self._heard = time.monotonic()
+        self._heard = self._warned = time.monotonic()
 
     def answer(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer the server: that this site is there, or with the worker's answer. Other sites are refused."""
         if sender != SERVER:
             raise RefusedError("only the federation's server may call a site")
+        if topic == "members":
+            self.follow(bytes(body))
+            return {}, b""
+        if topic == "notice":
+            report(bytes(body).decode("utf-8", "replace")[:1000])
+            return {}, b""
         self._heard = time.monotonic()
         if topic == "alive":
             return {"instance": self.instance}, b""
@@ -107,6 +124,29 @@ class SiteLink:
         with self._lock:
             self._large[name] = answer, time.monotonic() + float(head["keep"])
         return {"answer": name, "size": len(answer)}, b""
+
+    def follow(self, data: bytes) -> None:
+        """Install the list of participants that the coordinator hands out; the worker reads it again by itself."""
+        try:
+            joined = join(self._kit, data)
+        except RemovedError as error:
+            threading.Timer(1.0, leave, [f"this site has left the federation: {error}"]).start()
+            return
+        except (FedspanError, OSError) as error:
+            report(f"a list of participants is refused: {error}")
+            return
+        if joined.new_key:
+            threading.Timer(1.0, restart, ["the site's key was replaced: connecting with the new one"]).start()
+        elif joined.new_address:
+            report(f"the coordinator moves to {joined.members.server}: this site follows when it is there")
+            threading.Thread(target=self._move, args=(joined.members.server,), daemon=True).start()
+
+    def _move(self, server: str) -> None:
+        host, _, port = server.rpartition(":")
+        while True:
+            with suppress(OSError), socket.create_connection((host, int(port)), timeout=2.0):
+                restart(f"the coordinator is at {server} now")
+            time.sleep(2.0)
 
     def ask(self, request: bytes) -> bytes:
         """Return the worker's answer."""
@@ -127,10 +167,14 @@ class SiteLink:
         return answer
 
     def watch(self) -> None:
-        """Release what no user needs any more."""
+        """Release what no user needs any more; warn before the certificate ends."""
         while True:
             time.sleep(EVERY)
             self.release()
+            if time.monotonic() - self._warned > DAY:
+                self._warned = time.monotonic()
+                if soon := ends_soon(self._kit):
+                    report(soon)
 
     def release(self) -> None:
         """Forget answers that were not fetched in time; close connections to the worker when no user is connected."""

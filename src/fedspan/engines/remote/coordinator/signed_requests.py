@@ -83,7 +83,7 @@ class SignedRequests:
     def __init__(self, transport: Transport, signer: Signer, authority: Authority) -> None:
         self.transport = transport
         self._signer = signer
-        self._authority = authority
+        self.authority = authority
         self._serials = Serials()
 
     def send(
@@ -100,6 +100,7 @@ class SignedRequests:
 
         One signature serves all sites with the same serial number (see `Serials`).
         """
+        self._signer.follow(self.authority.members)
         result: dict[str, Answer] = {}
         left, end = list(to), time.monotonic() + deadline
         for _ in range(2):
@@ -111,7 +112,7 @@ class SignedRequests:
             for serial in sorted(set(serials.values())):
                 bound: Message = {
                     "kind": kind,
-                    "federation": self._authority.federation,
+                    "federation": self.authority.federation,
                     "version": fedspan_version(),
                     "run": run,
                     "serial": serial,
@@ -139,7 +140,7 @@ class SignedRequests:
         if isinstance(answer, Lost):
             return Failure(FailureKind.OFFLINE, answer.reason)
         try:
-            opened = open_sealed(answer, self._authority, "response", site, max_bytes)
+            opened = open_sealed(answer, self.authority, "response", site, max_bytes)
             head = opened.head
             if opened.sender != Participant(site) or head["site"] != site:
                 raise MessageError(f"the answer is signed by {opened.sender.name!r}, not by {site!r}")

@@ -84,6 +84,20 @@ class SiteDirectory:
         self._next_probe: dict[str, float] = {}
         self._refused_keys: dict[str, str] = {}  # by site: why it did not accept the others' keys
         self._warned: set[str] = set()
+        self._version = requests.authority.version
+
+    def follow_members(self) -> None:
+        """Where the list of participants has changed: drop sites that left, and exchange the keys of the others."""
+        authority = self._requests.authority
+        if authority.version == self._version:
+            return
+        self._version = authority.version
+        listed = authority.sites
+        for known in (self.reports, self.refused):
+            for site in [site for site in known if site not in listed]:
+                del known[site]
+        self.refresh([site for site in self.reports if site not in self._offline])
+        self.exchange_keys(self.open_runs)
 
     def send(
         self,
@@ -203,6 +217,13 @@ class SiteDirectory:
         size = sum(len(part) for name, part in parts.items() if not name.startswith(APART) or name == APART + site)
         limit = self.reports[site].max_bytes if site in self.reports else size
         return f"the request has {size:,} bytes, and site {site!r} accepts at most {limit:,}" if size > limit else ""
+
+    def removed(self, sites: Iterable[str]) -> dict[str, str]:
+        """Return which of the sites have left the federation, with a sentence."""
+        listed = self._requests.authority.sites
+        return {
+            site: f"site {site!r} was removed from the federation" for site in sites if listed and site not in listed
+        }
 
     def objection(self, site: str) -> str:
         """Return why a site can't take part, by what is known; empty if it can. Nothing is sent to it otherwise."""

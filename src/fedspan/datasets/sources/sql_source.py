@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _MISSING = "reading databases needs SQLAlchemy: install it with 'pip install fedspan[sql]'"
 _FORM = "url must be written as postgresql://user@host/database, or mysql, mariadb, mssql, or sqlite:///file"
-    "url must be written as KIND://user@host/database, with KIND postgresql, mysql, mariadb or mssql, or sqlite:///file"
-)
 _SIGNS = (
     "url can't be read with certainty: write the signs @ / : ? # % of a user or a password as %40 %2F %3A %3F %23 "
     "%25, or leave the password out and use password_env or password_file"

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import fedspan
 from fedspan.cli import help_texts
+from fedspan.cli.operation.operation_arguments import add_operation_commands
 from fedspan.cli.site.owner_arguments import add_owner_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         example="fedspan reproduce fedpca --quick",
     )
     _add_site(commands)
+    add_operation_commands(commands, _add, _option, _path)
     return parser
 
 

@@ -74,6 +74,15 @@ def add_owner_commands(
     )
     add(
         site,
+        "confirm-ledger",
+        "fedspan.cli.operation.backup_command:confirm",
+        "let a ledger that was restored from a backup charge again",
+        file,
+        description="Confirm a ledger that was restored. Charges made after the backup are not in it: lower its epsilon.",
+        example="fedspan site confirm-ledger site.toml",
+    )
+    add(
+        site,
         "resume",
         f"{_MODULE}:resume",
         "answer again",

@@ -22,7 +22,7 @@ from fedspan.owner.site_file import read_site_file
 from fedspan.privacy import Ledger
 
 #: What a kit holds for the time being only.
-_LEFT_OUT = ("transfer", "worker.sock", "lock", "log.txt", "worker.log", "about.json")
+_LEFT_OUT = ("transfer", "worker.sock", "log.txt", "worker.log", "about.json")
 _ABOUT = "fedspan-backup.json"
 _LARGEST_NAME = 4096
 
@@ -46,7 +46,7 @@ def backup(kit: Path, to: Path, config: Path | None) -> int:
         tar.addfile(head, io.BytesIO(content))
         for path in sorted(found.path.rglob("*")):
             inside = path.relative_to(found.path)
-            if path.is_file() and not path.is_symlink() and not set(inside.parts) & set(_LEFT_OUT):
+            if path.is_file() and not path.is_symlink() and inside.parts[0] not in _LEFT_OUT:
                 tar.add(path, f"kit/{inside.as_posix()}", recursive=False)
         for path in owned:
             tar.add(path, f"owner/{path.name}", recursive=False)

@@ -78,7 +78,7 @@ def add_owner_commands(
         "fedspan.cli.operation.backup_command:confirm",
         "let a ledger that was restored from a backup charge again",
         file,
-        description="Confirm a ledger that was restored. Charges made after the backup are not in it: lower its epsilon.",
+        description="Confirm a ledger that was restored. It lacks charges made after the backup: lower its epsilon.",
         example="fedspan site confirm-ledger site.toml",
     )
     add(

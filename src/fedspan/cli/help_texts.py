@@ -133,7 +133,7 @@ They are as private as the rows.
 """
 
 FEDERATION_INIT = """\
-Make one kit for each participant of a federation: the coordinator, every site, every user.
+Make the authority of a federation: the key that approves participants, and the list of them that it signs.
 
 fed.toml:
 
@@ -144,12 +144,22 @@ fed.toml:
     [users]                             # the role of each user
     alice = "analyst"                   # runs studies
     bob = "viewer"                      # sees which sites are online
+    olga = "operator"                   # disables sites, cancels studies
 
     [schema]                            # optional: the columns of all sites, in the order of the studies
     age = "integer"                     # boolean, integer, number, text, time or duration
 
-Each kit is a folder with a private key: hand it to its owner in a safe way. Keep 'authority' to yourself: its key makes
-participants. To add sites or users, or to change the schema, edit fed.toml and run this again.
+Keep the authority's folder to yourself: its key makes participants. Each participant makes its own key ('fedspan site
+enroll'), and 'fedspan federation approve' signs it. Run init again after a change of fed.toml: it never makes a second
+identity for a name. With --kits all kits are made here, for a trial on one machine.
+"""
+
+APPROVE = """\
+Approve requests to take part, made by 'fedspan site enroll', 'user enroll' and 'coordinator enroll', and sign the next
+list of participants. Compare the digest of each key with the one that the participant reads out to you.
+
+A name has one identity. --replace gives it the key of the request, and revokes the one before it, within seconds and
+without a restart of the others.
 """
 
 FEDERATION_DEMO = (

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from fedspan.cli import help_texts
+from fedspan.cli.command_parser import add, option, path
 
 _MODULE = "fedspan.cli.operation"
 
 
-def add_operation_commands(
-    commands: Any, add: Callable[..., None], option: Callable[..., Any], path: Callable[..., Any]
-) -> None:
-    """Add them to ``fedspan``, with the functions that describe a command and its arguments."""
+def add_operation_commands(commands: Any) -> None:
+    """Add them to ``fedspan``."""
     kit = path("kit", "KIT", "the kit of a coordinator, a site or a user")
     config = path("--config", "site.toml", "of a site: the owner's file")
     add(

@@ -150,8 +150,11 @@ class RemoteEngine:
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`. An offline site gets no request before it is back."""
+        self.directory.follow_members()
         outcomes: dict[str, Outcome] = {}
-        for site, reason in self.directory.offline(to).items():
+        for site, reason in self.directory.removed(to).items():
+            outcomes[site] = Failure(FailureKind.REFUSED, reason)
+        for site, reason in self.directory.offline(site for site in to if site not in outcomes).items():
             outcomes[site] = Failure(FailureKind.OFFLINE, reason)
         for site in to:
             if site not in outcomes and (why := self.directory.objection(site)):
@@ -186,7 +189,7 @@ class RemoteEngine:
         self.directory.open_runs.discard(run)
         if pinned is not None:
             pinned[1].release()
-        offline = self.directory.offline(sites)
+        offline = self.directory.offline(sites) | self.directory.removed(sites)
         online = [site for site in sites if site not in offline and not self.directory.objection(site)]
         if online and not resumable:
             self.directory.send("end", run, online, seconds=CONTROL_SECONDS / 2)

@@ -82,6 +82,20 @@ class SiteDirectory:
         self._next_probe: dict[str, float] = {}
         self._refused_keys: dict[str, str] = {}  # by site: why it did not accept the others' keys
         self._warned: set[str] = set()
+        self._version = requests.authority.version
+
+    def follow_members(self) -> None:
+        """Where the list of participants has changed: drop sites that left, and exchange the keys of the others."""
+        authority = self._requests.authority
+        if authority.version == self._version:
+            return
+        self._version = authority.version
+        listed = authority.sites
+        for known in (self.reports, self.refused):
+            for site in [site for site in known if site not in listed]:
+                del known[site]
+        self.refresh([site for site in self.reports if site not in self._offline])
+        self.exchange_keys(self.open_runs)
 
     def send(
         self,
@@ -194,6 +208,13 @@ class SiteDirectory:
         if restarted:
             self.refresh(restarted)
             self.exchange_keys([run])
+
+    def removed(self, sites: Iterable[str]) -> dict[str, str]:
+        """Return which of the sites have left the federation, with a sentence."""
+        listed = self._requests.authority.sites
+        return {
+            site: f"site {site!r} was removed from the federation" for site in sites if listed and site not in listed
+        }
 
     def objection(self, site: str) -> str:
         """Return why a site can't take part, by what is known; empty if it can. Nothing is sent to it otherwise."""

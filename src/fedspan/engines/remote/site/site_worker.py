@@ -84,6 +84,7 @@ class SiteWorker:
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
         self._identity = identity
         self._authority = authority
+        self._followed = (authority.version, identity.certificate)
         self._describe = describe
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
@@ -92,6 +93,10 @@ class SiteWorker:
     def answer(self, data: bytes) -> bytes:
         """Answer a request, whatever it holds, with signed bytes: a reply, or the reason for a refusal."""
         request, opened = OwnerRequest(), None
+        self._identity.follow(self._authority.members)
+        if (self._authority.version, self._identity.certificate) != self._followed:
+            self._followed = (self._authority.version, self._identity.certificate)
+            self.keys.follow()
         try:
             opened = open_sealed(data, self._authority, "request", self.site.name, self.max_bytes)
             head, parts = self._answered(opened, request)

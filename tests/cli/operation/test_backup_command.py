@@ -9,7 +9,8 @@ import tarfile
 import pytest
 
 from fedspan.cli import main
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, FederationPlan, read_kit
+from fedspan.engines.members.enrolment import COORDINATOR
+from fedspan.engines.nvflare.setup.kit import FederationPlan, read_kit
 from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.errors import LedgerError
 from fedspan.federation.site.noise_query import NoiseQuery

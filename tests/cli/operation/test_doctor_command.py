@@ -9,7 +9,8 @@ import pytest
 
 from fedspan.cli import main
 from fedspan.cli.operation import doctor_command
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, FederationPlan
+from fedspan.engines.members.enrolment import COORDINATOR
+from fedspan.engines.nvflare.setup.kit import FederationPlan
 from fedspan.engines.nvflare.setup.provision import provision
 from tests.owner.owner_desk import numbers
 
@@ -92,7 +93,7 @@ def test_disk_clock_server_versions_and_keys(kits, config, capsys, monkeypatch):
     next((kits / "north" / "startup").glob("*.key")).chmod(0o644)
     code, out = findings(capsys, kits / "north", "--config", config)
     problems = every_problem_has_a_remedy(out)
-    for words in ("MiB left", "no time server", "pip install 'fedspan[nvflare]'", "made by fedspan", "chmod 600"):
+    for words in ("MiB left", "no time server", "pip install 'fedspan[nvflare]'", "chmod 600"):
         assert words in problems
     assert code == 1
 

@@ -15,7 +15,8 @@ from multiprocessing.connection import Client
 from pathlib import Path
 
 from fedspan.cli.console import print_line
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, Kit, read_kit
+from fedspan.engines.members.enrolment import COORDINATOR
+from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.engines.nvflare.site.worker_socket import socket_path
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import FedspanError
@@ -57,7 +58,7 @@ def doctor(kit: Path, config: Path | None, health: bool) -> int:
 
 def _checks(kit: Kit, config: Path | None) -> list[Callable[[], Iterator[Finding]]]:
     found: list[Callable[[], Iterator[Finding]]] = [
-        lambda: _versions(kit),
+        _versions,
         lambda: _certificate(kit),
         lambda: _clock(kit, config),
         lambda: _disk(kit.path),
@@ -68,7 +69,7 @@ def _checks(kit: Kit, config: Path | None) -> list[Callable[[], Iterator[Finding
     return found
 
 
-def _versions(kit: Kit) -> Iterator[Finding]:
+def _versions() -> Iterator[Finding]:
     here, flare = version_of("fedspan"), version_of("nvflare")
     if sys.version_info < PYTHON:
         yield Finding("this Python is too old", f"install Python {PYTHON[0]}.{PYTHON[1]} or newer")
@@ -78,11 +79,6 @@ def _versions(kit: Kit) -> Iterator[Finding]:
         yield Finding(f"NVIDIA FLARE {flare} was not tested with fedspan {here}", f"pip install 'nvflare=={NVFLARE}*'")
     else:
         yield Finding(f"fedspan {here}, NVIDIA FLARE {flare}, Python {sys.version.split()[0]}")
-    if kit.version.split(".")[:2] != here.split(".")[:2]:
-        yield Finding(
-            f"the kit was made by fedspan {kit.version}, and this is fedspan {here}",
-            "install that version here, or let the federation's authority renew the kit",
-        )
 
 
 def _certificate(kit: Kit) -> Iterator[Finding]:

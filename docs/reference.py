@@ -69,7 +69,7 @@ GROUPS = {
         Topic("Linear algebra", ("linalg",)),
         Topic("Datasets", ("datasets",)),
         Topic("Reports", ("report", "plots", "tracking")),
-        Topic("Command line", ("cli", "papers")),
+        Topic("Command line", ("cli", "console", "papers")),
     ),
 }
 TOPICS = {topic.rooms[0]: topic for topics in GROUPS.values() for topic in topics}

@@ -20,7 +20,7 @@ def test_installed_transforms_and_valid_users_are_accepted(write_site):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ("", r"must have either 'file' \(a table\) or 'url' and 'query'"),
+        ("", r"must have either 'file' \(a table\), 'url' and 'query'"),
         ('file = "rows.csv"\nurl = "sqlite:///x"', "must have either 'file'"),
         ('file = "gone.csv"', "gone.csv does not exist"),
         ('file = "site.toml"', "tables are read from .csv"),
@@ -69,7 +69,7 @@ def test_data_that_are_refused(write_site, data, said):
             "nor 'affine' or 'fedspan' or 'installed'",
         ),
         ('transforms = [""]', "'' is neither the id"),
-        ("hours = 3", r"\[rules\] 'hours' is not a known key; known are largest_reply"),
+        ("hours = 3", r"\[rules\] 'hours' is not a known key; known are approval, largest_reply"),
     ],
 )
 def test_rules_that_are_refused(write_site, rules, said):

@@ -31,7 +31,8 @@ GROUPS = {
 }
 #: All steps, or all transforms, of fedspan.
 OWN = "fedspan"
-_SECURE_SUM = "secure_sum"
+#: The beginning of the ids of a secure sum's stages.
+SECURE_SUM = "secure_sum"
 
 
 class AllowedSteps:
@@ -75,7 +76,7 @@ class AllowedSteps:
 
     def installed(self) -> tuple[str, ...]:
         """Return the ids of the installed steps that are allowed, without the stages of a secure sum."""
-        return tuple(id for id in installed_steps() if id in self and not _covers(_SECURE_SUM, id))
+        return tuple(id for id in installed_steps() if id in self and not _covers(SECURE_SUM, id))
 
 
 def check_names(what: str, names: Sequence[str], ids: Iterable[str], groups: Iterable[str]) -> None:

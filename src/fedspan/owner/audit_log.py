@@ -78,6 +78,8 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         self._day = ""
         self._rounds: dict[str, Rounds] = {}
+        self.last_budget: tuple[float, str] | None = None  # what was left of the privacy budget, and when
+        self._calls: dict[tuple[str, ...], Rounds] = {}  # by run, step and transforms: over all days
         self._file = AppendFile(path, shared=True, accept=self._take)
         self.check()
 
@@ -102,15 +104,24 @@ class AuditLog:
         today = now().date().isoformat()
         return self._rounds.get(user, Rounds()) if self._day >= today else Rounds()
 
+    def calls(self, run: str, step: str, transforms: tuple[str, ...]) -> Rounds:
+        """Return the calls of one step of a run for which data were read."""
+        return self._calls.get((run, step, *transforms), Rounds())
+
     def _take(self, entry: Entry) -> None:
         """Take in one line; `ValueError` refuses the log."""
         fields = entry.fields
         _check(fields)
+        if fields["budget_left"] is not None:
+            self.last_budget = float(fields["budget_left"]), fields["when"]
         day = fields["when"][:10]
         if day > self._day:  # a clock that was set back does not lift a limit
             self._day, self._rounds = day, {}
         if fields["ran"]:
-            self._rounds.setdefault(fields["who"], Rounds()).add(fields["run"], fields["call"], fields["stage"])
+            call = fields["run"], fields["call"], fields["stage"]
+            self._rounds.setdefault(fields["who"], Rounds()).add(*call)
+            kind = fields["run"], fields["step"], *fields["transforms"]
+            self._calls.setdefault(kind, Rounds()).add(*call)
 
     def _sentence(self, what: str) -> str:
         return f"this site's audit log {what}, and nothing leaves it unlogged"

@@ -17,6 +17,7 @@ from fedspan.federation import Site
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.owner.admission import Admission
 from fedspan.owner.audit_log import AuditLog
+from fedspan.owner.decisions import Decisions
 from fedspan.owner.moment_rows import as_moments, problems
 from fedspan.owner.published_rows import FewRowsChangedError, PublishedRows
 from fedspan.owner.schema import differences, kind_of, times_of
@@ -54,7 +55,10 @@ class OwnedSite:
         plan = file.privacy
         self.ledger = None if plan is None else Ledger(plan.ledger, plan.epsilon, plan.delta, strict=plan.strict)
         self._kinds, self.site = rows.kinds(), self._site(rows)
-        self.admission = Admission(self.site, file.rules, AuditLog(file.log), self.ledger)
+        log = AuditLog(file.log)
+        if self.ledger is not None and log.last_budget is not None:
+            self.ledger.must_have_spent(*log.last_budget)
+        self.admission = Admission(self.site, file.rules, log, self.ledger, Decisions(file.decisions))
 
     def refresh(self) -> bool:
         """Read the data again if they may have changed, and return whether they were read.
@@ -88,6 +92,7 @@ class OwnedSite:
             "task": data.task,
             "steps": list(rules.steps.installed()),
             "rules": rules.in_words(),
+            "approval": rules.approval,
             "budget": None if ledger is None else {"epsilon": ledger.epsilon, "delta": ledger.delta, "left": left},
         }
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import one_of, real_number, whole_number
-from fedspan.datasets.sources import FileSource, RowFilter, SqlSource, TableSource
+from fedspan.datasets.sources import FileSource, QuerySource, RowFilter, SqlSource, TableSource
 from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, stated
 from fedspan.datasets.sources.secret import Secret, secret_of
 from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
-from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, LEAST_SITES, STEP_SECONDS, Rules
 from fedspan.owner.allowed_steps import (
     LEVELS,
     STEPS_OF_LEVEL,
@@ -30,6 +29,7 @@ from fedspan.owner.allowed_steps import (
     AllowedSteps,
     check_names,
 )
+from fedspan.owner.rules import LEAST_ROWS, LEAST_SET, LEAST_SITES, STEP_SECONDS, Rules
 from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget
 
@@ -38,13 +38,13 @@ T = TypeVar("T")
 KEYS = {
     "site": {"name", "modules"},
     "data": {
-        *("file", "url", "query", "password_env", "password_file", "timeout"),
+        *("file", "tables", "url", "query", "password_env", "password_file", "timeout"),
         *("columns", "drop", "label", "target", "task", "where"),
         *DIALECT_KEYS,
     },
     "rules": {
         *("level", "steps", "transforms", "least_rows", "least_set", "largest_reply", "rounds_per_day", "users"),
-        *("sums_only", "least_sites", "step_seconds", "step_memory"),
+        *("sums_only", "least_sites", "step_seconds", "step_memory", "approval"),
     },
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
@@ -106,6 +106,11 @@ class SiteFile:
     privacy: PrivacyPlan | None
     log: Path
 
+    @property
+    def decisions(self) -> Path:
+        """The file of the owner's decisions, beside the log."""
+        return self.log.with_suffix(".decisions")
+
 
 def read_site_file(path: Path) -> SiteFile:
     """Read and check a site's file, or raise a `SiteFileError` with a sentence for each section that is wrong."""
@@ -161,7 +166,7 @@ def _misplaced_urls(raw: Mapping[str, Any]) -> list[str]:
             found.append('the name of a section or key is a URL, or part of one: write url = "..." in [data]')
             continue
         for key, value in entries.items():
-            pattern = _DATABASE_URL if key in _FREE_TEXT else _ANY_URL
+            pattern = _DATABASE_URL if key in (*_FREE_TEXT, "tables") else _ANY_URL
             if key not in _SECRET and any(pattern.search(text) for text in _texts(value)):
                 found.append(f"[{section}] {key} holds a URL, or part of one: only [data] url may")
     return found
@@ -211,8 +216,12 @@ def _target(section: Section) -> tuple[str, ...]:
 
 
 def _source(section: Section) -> TableSource:
-    if ("file" in section) == ("url" in section):
-        raise section.error("must have either 'file' (a table) or 'url' and 'query' (a database)")
+    if sum(key in section for key in ("file", "url", "tables")) != 1:
+        raise section.error(
+            "must have either 'file' (a table), 'url' and 'query' (a database), or 'tables' and 'query' (SQL on files)"
+        )
+    if "tables" in section:
+        return _query_source(section)
     if "file" in section:
         for key in ("query", "password_env", "password_file", "timeout"):
             if key in section:
@@ -241,6 +250,17 @@ def _source(section: Section) -> TableSource:
     return source
 
 
+def _query_source(section: Section) -> QuerySource:
+    for key in (*_SECRET, "timeout", *DIALECT_KEYS):
+        if key in section:
+            raise section.error(f"{key} does not belong to SQL on files")
+    tables, query = section.raw["tables"], section.value("query", str, "")
+    if not isinstance(tables, dict) or not all(isinstance(place, str) for place in tables.values()):
+        raise section.error('tables must name files, such as { visits = "visits.parquet" }')
+    with section.naming():
+        return QuerySource(tables, query, section.path.parent)
+
+
 def _secret(section: Section, key: str) -> Secret | None:
     value = section.raw.get(key)
     if value is not None and not isinstance(value, str):
@@ -255,8 +275,10 @@ def _schema(section: Section) -> dict[str, str]:
 
 def _rules(section: Section) -> Rules:
     level = section.value("level", str, "aggregate")
+    approval = section.value("approval", str, "none")
     with section.naming():
         one_of("level", level, tuple(LEVELS))
+        one_of("approval", approval, ("none", "required"))
     if level == "aggregate":
         for key in ("steps", "transforms", "sums_only"):
             if key in section:
@@ -286,7 +308,8 @@ def _rules(section: Section) -> Rules:
             )
         }
         check_names("transform", transforms, installed_transforms(), TRANSFORM_GROUPS)
-        return Rules(AllowedSteps(steps), transforms, level=level, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
+        allowed = AllowedSteps(steps), transforms, level
+        return Rules(*allowed, users=users, sums_only=sums_only, approval=approval == "required", **limits)  # type: ignore[arg-type]
 
 
 def _privacy(section: Section) -> PrivacyPlan:

@@ -43,8 +43,8 @@ def row_views(rows: Matrix, sites: Array | None) -> dict[str, Matrix]:
 
 
 #: The views in which rows are quantised, and about the number of residues that are compared with them.
-QUANTISED = ("", *(f"{name}{at}" for name in ("standardised", "scaled to the range", "scaled to the largest")
-                    for at in ("", " at its site")))  # fmt: skip
+SCALED = tuple(f"scaled to the {to}{at}" for to in ("range", "largest") for at in ("", " at its site"))
+QUANTISED = ("", "standardised", "standardised at its site", *SCALED)
 KINDS = 100
 #: Numbers of low bits that are searched for quantised cells in tables with more cells than `SMALL`.
 WIDTHS, SMALL = (8, 10, 12, 14, 16, 20, 24, 32), 200_000
@@ -114,9 +114,7 @@ def quantised_rows(views: Mapping[str, Matrix], width: int) -> Iterator[NDArray[
     mask, most = (1 << width) - 1, 2.0**52
     for name, rows in views.items():
         powers = [2.0**power for power in range(-8, width + 9)] + [10.0**power for power in range(1, 7)]
-        for factor in (
-            [mask, mask + 1, mask // 2, mask // 2 + 1] if name.startswith("scaled") else powers if not name else []
-        ):
+        for factor in [mask, mask + 1, mask // 2, mask // 2 + 1] if name in SCALED else powers if not name else []:
             scaled = rows * factor
             if np.abs(scaled).max() < most:
                 yield np.rint(scaled).astype(np.int64) & mask

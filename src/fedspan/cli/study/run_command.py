@@ -12,11 +12,12 @@ from sklearn.base import clone
 
 from fedspan.base import FedEstimator
 from fedspan.cli.console import print_line, print_table
-from fedspan.cli.study.run_folder import judged_rows, make_folder, write_run_report
+from fedspan.cli.study.run_folder import check_image, judged_rows, make_folder, write_run_report
 from fedspan.cli.study.study_file import ReportPlan, Study, read_study
 from fedspan.cli.study.study_tables import SiteTable, study_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json
@@ -41,7 +42,7 @@ def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: fl
     else:
         from fedspan.engines.nvflare.client.connect import connect
 
-        def opened() -> Federation:
+        def opened() -> RemoteFederation:
             return connect(kit, seed=plan.seed, policy=plan.policy, run_dir=plan.output)
 
         run_study(plan, resume=resume, connect=opened, live=live)
@@ -57,7 +58,7 @@ def _submit(study: Study, kit: Path, hours: float) -> None:
 
 
 def run_study(
-    study: Study, *, resume: bool = False, connect: Callable[[], Federation] | None = None, live: bool = False
+    study: Study, *, resume: bool = False, connect: Callable[[], RemoteFederation] | None = None, live: bool = False
 ) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked.
 
@@ -70,8 +71,10 @@ def run_study(
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     models = (*study.preprocess, study.model)
     tables = [] if connect else study_tables(study)
+    check_image(study.report, tables)
     judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # a mistake shows before the run
-    fed = connect() if connect else embedded(study, tables, run_dir=output)
+    remote = connect() if connect else None
+    fed = remote or embedded(study, tables, run_dir=output)
     for line in words_in_words(tables):
         print_line(line)
     make_folder(output)
@@ -80,6 +83,8 @@ def run_study(
     page = _live_page(fed, output, study.path.stem) if live else None
     try:
         with fed:
+            if remote is not None:
+                remote.propose(lambda rehearsed: fit_all(models, rehearsed, quiet=True), study.path.stem, print_line)
             fitted = fit_all(models, fed)
     except (ValueError, TypeError) as error:
         if not used:  # the study has a mistake: its next run needs an unused folder
@@ -116,9 +121,10 @@ def embedded(study: Study, tables: Sequence[SiteTable], run_dir: Path | None = N
     )
 
 
-def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:
+def fit_all(models: Sequence[FedEstimator], fed: Federation, *, quiet: bool = False) -> list[Any]:
     """Fit each model on the federation as the ones before it transform it."""
-    fed.observe(ProgressBar())
+    if not quiet:
+        fed.observe(ProgressBar())
     fitted: list[Any] = []
     for model in models:
         if fitted:

@@ -37,9 +37,10 @@ class RequestHead:
     `sites` are its recipients, each with the last call that was accepted from it. A request to ``"redo"`` is a call
     whose effect the site has lost; it gets no reply. The fields from `number` on are those of calls, but for `least`:
     the fewest sites of a run's secure sums, in a key exchange. `transforms` are ids, each with names of columns.
+    `study` is the ticket under which the study was proposed.
     """
 
-    kind: Annotated[str, OneOf(("call", "redo", "hello", "keys", "end"))]
+    kind: Annotated[str, OneOf(("call", "redo", "hello", "keys", "end", "propose"))]
     version: _Text
     run: _Text
     serial: _Whole
@@ -54,6 +55,7 @@ class RequestHead:
     max_bytes: _Whole = 0
     transforms: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
     least: _Whole = 0
+    study: _Text = ""
 
     @property
     def stage(self) -> str:
@@ -104,7 +106,9 @@ def read_head(head: Message) -> RequestHead:
         found |= _checked(head, "number", "part", "step", "how", "seed", "threads", "max_bytes")
         found["transforms"] = _transforms(head)
         _check_call(found)
-    if kind != "hello" and not found["run"]:
+    if "study" in head:
+        found |= _checked(head, "study")
+    if kind not in ("hello", "propose") and not found["run"]:
         raise MessageError("the request's 'run' must not be empty")
     return RequestHead(**found)
 

@@ -84,6 +84,7 @@ class SiteWorker:
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
         self._identity = identity
         self._authority = authority
+        self._followed = (authority.version, identity.certificate)
         self._describe = describe
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
@@ -92,6 +93,10 @@ class SiteWorker:
     def answer(self, data: bytes) -> bytes:
         """Answer a request, whatever it holds, with signed bytes: a reply, or the reason for a refusal."""
         request, opened = OwnerRequest(), None
+        self._identity.follow(self._authority.members)
+        if (self._authority.version, self._identity.certificate) != self._followed:
+            self._followed = (self._authority.version, self._identity.certificate)
+            self.keys.follow()
         try:
             opened = open_sealed(data, self._authority, "request", self.site.name, self.max_bytes)
             head, parts = self._answered(opened, request)
@@ -102,7 +107,7 @@ class SiteWorker:
             "version": fedspan_version(),
             "site": self.site.name,
             "instance": self._instance,
-            "request": head_digest(data, self.max_bytes) if opened is None else opened.digest,
+            "request": head_digest(data) if opened is None else opened.digest,
         }
         if opened is not None:
             bound |= {name: opened.head[name] for name in ("run", "number", "part") if name in opened.head}
@@ -121,12 +126,14 @@ class SiteWorker:
         )
         head = read_head(opened.head)
         request.kind, request.number, request.part = head.kind, head.number, head.part
-        request.how, request.stage = head.how, head.stage
+        request.how, request.stage, request.study = head.how, head.stage, head.study
         request.transforms = tuple(id for id, _ in head.transforms)
         self.admission.check_sender(request, head.sites, head.version)
         if head.kind == "hello":
             return self._hello(request, head)
         self.admission.check_user(request)
+        if head.kind == "propose":
+            return self._propose(opened, head, request)
         seconds = min(head.deadline - min(1.0, head.deadline / 10), self.admission.step_seconds)
         until = time.monotonic() + seconds
         with self._alone(head, f"call {head.number}" if head.number >= 0 else head.kind):
@@ -159,7 +166,9 @@ class SiteWorker:
         except PolicyError as error:
             self._refused(request, error)
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
-        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": self._busy}
+        busy = self.admission.paused() or self._busy
+        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": busy}
+        about["max_bytes"] = self.max_bytes
         if head.run and not self._busy:
             with self._alone(head, "hello"):
                 file = self.store.run(head.run)
@@ -170,6 +179,12 @@ class SiteWorker:
             parts["owner"] = json.dumps(self._describe()).encode()
         self.admission.release(request, sum(map(len, parts.values())))
         return {"kind": "about"}, parts
+
+    def _propose(self, opened: Opened, head: RequestHead, request: OwnerRequest) -> Response:
+        """Note a study that the user proposes, and report the owner's decision about it."""
+        about = json.dumps(self.admission.propose(request, bytes(opened.parts["plan"]))).encode()
+        self.admission.release(request, len(about))
+        return {"kind": "proposal"}, {"about": about}
 
     def _reply(self, opened: Opened, head: RequestHead, request: OwnerRequest, file: RunFile) -> Response:
         call = site_call(opened, head, self.site.name)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,20 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from fedspan.engines.local.embedded import LocalFederation, federate
-from fedspan.errors import InputError
-from fedspan.federation import Federation, PrivacySpent, Site
+from fedspan.errors import FedspanError, InputError
+from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
 from fedspan.progress import ProgressBar
-from fedspan.sums.batches import uncounted, with_batch
+from fedspan.sums.batches import Fading, uncounted, with_batch
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.one_round import Agree
+
+#: Times that a partial fit begins again without the sites that failed.
+_MOST_TRIES = 4
+
+
+def _lost(record: RunRecord, sites: tuple[str, ...]) -> set[str]:
+    """Return which of the sites failed in some call of a run."""
+    return {site for call in record.calls for site in call.failed if site in sites}
 
 
 def check_aggregator(aggregator: Any) -> None:
@@ -120,19 +128,70 @@ class FedEstimator(BaseEstimator):
             yield agreed
             self.run_ = run.record
 
-    @contextmanager
-    def _updating(self, X: Any, sites: Any, batch: str | None) -> Iterator[Federation | None]:
-        """Run the block as one run on new rows, with the columns that the estimator was fitted on.
+    def _learn_batch(
+        self,
+        X: Any,
+        y: Any,
+        sites: Any,
+        batch: str | None,
+        fading: Fading,
+        *,
+        first: bool,
+        learn: Callable[[Federation, float], None] | None,
+    ) -> Self:
+        """Learn on from a batch: a site's rows count whole, or not at all, and only once.
 
-        It gets ``None`` where all rows of the `batch` are counted already. Sets ``run_``, and adds to ``sites_`` and to
-        ``counted_batches_``.
+        `first` fits the model before. `learn` gets the sites whose rows are new, and the factor for old sums; ``None``
+        where a fit is all. After an error the model is what it was before. A site that fails in the middle is left out,
+        and the others are requested again: it may send its rows of the batch later.
+        """
+        before, seen = dict(vars(self)), X
+        for _ in range(_MOST_TRIES):
+            try:
+                lost: set[str] = set()
+                if first:
+                    self.fit(seen, y, sites=sites)  # type: ignore[attr-defined]
+                    self.counted_batches_ = {}
+                    lost |= _lost(self.run_, self.sites_)
+                    if learn is None:
+                        self.counted_batches_ = with_batch(batch, {}, self.sites_)
+                if learn is not None and not lost:
+                    lost |= self._update(seen, sites, batch, fading, learn)
+                if not lost:
+                    self._keep_time(fading)
+                    return self
+            except BaseException:
+                self._restore(before)
+                raise
+            self._restore(before)
+            seen = self._as_federation(seen, None, sites, reset=False)
+            sites, seen = None, seen.subset([name for name in seen.sites if name not in lost])
+        raise FedspanError(
+            f"sites failed in the middle of {_MOST_TRIES} partial fits, the last time {', '.join(sorted(lost))}: the "
+            "model is what it was before; send the batch again"
+        )
+
+    def _restore(self, before: dict[str, Any]) -> None:
+        vars(self).clear()
+        vars(self).update(before)
+
+    def _keep_time(self, fading: Fading) -> None:
+        latest = fading.latest(getattr(self, "learned_at_", None))
+        if latest is not None:
+            self.learned_at_ = latest
+
+    def _update(
+        self, X: Any, sites: Any, batch: str | None, fading: Fading, learn: Callable[[Federation, float], None]
+    ) -> set[str]:
+        """Learn from new rows as one run; return the sites that failed after they had agreed on the columns.
+
+        Sets ``run_``, and adds to ``sites_`` and to ``counted_batches_``.
         """
         fed = self._as_federation(X, None, sites, reset=False)
         counted: dict[str, tuple[str, ...]] = getattr(self, "counted_batches_", {})
         new = uncounted(batch, counted, fed)
         if new is None:
-            yield None
-            return
+            return set()
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
@@ -145,9 +204,10 @@ class FedEstimator(BaseEstimator):
                     f"{type(self).__name__} was fitted on {self.n_features_in_} features"
                 )
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
-            yield agreed
+            learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
             self.run_ = run.record
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
+        return _lost(run.record, agreed.sites)
 
     def _settings_that_count(self) -> dict[str, Any]:
         """Return the parameters that have an effect, for the record of the run."""

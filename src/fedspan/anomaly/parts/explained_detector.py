@@ -6,6 +6,7 @@ import copy
 import math
 import os
 from abc import abstractmethod
+from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
 import numpy as np
@@ -26,7 +27,7 @@ from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, spr
 from fedspan.checks import real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.sums.batches import check_decay, factor_of
+from fedspan.sums.batches import Fading
 from fedspan.sums.quantiles import quantiles
 
 Vector = NDArray[np.float64]
@@ -55,8 +56,9 @@ class ExplainedDetector(FedDetector):
         *,
         sites: Any = None,
         decay: float = 1.0,
-        half_life: float | None = None,
+        half_life: float | str | timedelta | None = None,
         batch: str | None = None,
+        at: str | float | datetime | None = None,
     ) -> Self:
         """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
@@ -64,29 +66,24 @@ class ExplainedDetector(FedDetector):
         of scores between edges 0.1 % apart. Each row has the score that the model of its time gave it, as if the row
         had been left out. Parameters are those of `FedStandardScaler.partial_fit`.
         """
-        check_decay(decay, half_life)
+        fading = Fading.of(decay, half_life, at)
         self._check_exact_sums()
         first = not hasattr(self, "offset_")
-        if first:
-            self.fit(X, y, sites=sites)
-        with self._updating(X, sites, batch) as fed:
-            if fed is None:
-                return self
-            if not first:
-                factor = factor_of(decay, half_life, fed)
-                self._start_sketch()
+
+        def learn(fed: Federation, factor: float) -> None:
+            self._start_sketch(rows=0.0 if first else None)
+            if first:
+                self._keep_sums(fed)
+            else:
                 self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
                 self._learn_on(fed, factor)
-            else:
-                self._start_sketch(rows=0.0)
-                self._keep_sums(fed)
-            self.sketch_counts_ = (
-                self.sketch_counts_ + score_counts(self._training_scores(fed), self.sketch_edges_[None])[0]
-            )
-            threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
+            new = score_counts(self._training_scores(fed), self.sketch_edges_[None])[0]
+            self.sketch_counts_ = self.sketch_counts_ + new
             if not first:
+                threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
                 self.offset_ = -threshold * (1.0 + self._rounding)
-        return self
+
+        return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
 
     def _start_sketch(self, rows: float | None = None) -> None:
         """Begin to count scores; of a model that `fit` has made, with the rows that it was fitted on."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
+    from fedspan.pipelines import export, partial_fit
     from fedspan.plots import plot_components, plot_map, plot_scores
     from fedspan.statistics.combat.combat_estimator import FedComBat
     from fedspan.statistics.describe.describe_table import describe
@@ -86,9 +87,11 @@ _LATER = {
     "connect": "engines.nvflare.client.connect",
     "describe": "statistics.describe.describe_table",
     "drift": "anomaly.drift",
+    "export": "pipelines",
     "federate": "engines.local.embedded",
     "federate_anndata": "engines.local.anndata_sites",
     "load": "persistence",
+    "partial_fit": "pipelines",
     "plot_components": "plots.component_plot",
     "plot_map": "plots.map_plot",
     "plot_scores": "plots.score_plot",
@@ -137,9 +140,11 @@ __all__ = [
     "connect",
     "describe",
     "drift",
+    "export",
     "federate",
     "federate_anndata",
     "load",
+    "partial_fit",
     "plot_components",
     "plot_map",
     "plot_scores",

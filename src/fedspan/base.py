@@ -17,7 +17,7 @@ from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
 from fedspan.progress import ProgressBar
-from fedspan.sums.batches import Fading, uncounted, with_batch
+from fedspan.sums.batches import Fading, in_other_units, uncounted, with_batch
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.one_round import Agree
 
@@ -60,6 +60,10 @@ class FedEstimator(BaseEstimator):
 
     run_: Any
     sites_: tuple[str, ...]
+    n_features_in_: int
+    #: After ``partial_fit``: the sites whose rows of the last batch were counted, and those of named batches.
+    batch_sites_: tuple[str, ...]
+    counted_batches_: dict[str, tuple[str, ...]]
     #: Whether the columns of tables may hold text.
     takes_text = False
     #: Whether tables may be sparse matrices.
@@ -154,6 +158,7 @@ class FedEstimator(BaseEstimator):
                     self.counted_batches_ = {}
                     lost |= _lost(self.run_, self.sites_)
                     if learn is None:
+                        self.batch_sites_ = self.sites_
                         self.counted_batches_ = with_batch(batch, {}, self.sites_)
                 if learn is not None and not lost:
                     lost |= self._update(seen, sites, batch, fading, learn)
@@ -170,6 +175,18 @@ class FedEstimator(BaseEstimator):
             f"sites failed in the middle of {_MOST_TRIES} partial fits, the last time {', '.join(sorted(lost))}: the "
             "model is what it was before; send the batch again"
         )
+
+    def _change_units(self, factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
+        """Express what was learned in other units of the columns: x is from now on ``factor x + shift``.
+
+        An estimator before this one in a pipeline has moved its means and scales.
+        """
+        given: Any = self
+        if hasattr(self, "mean_"):
+            given.mean_ = factor * given.mean_ + shift
+            given.scale_ = factor * (1.0 if given.scale_ is None else given.scale_)
+        if hasattr(self, "moments_"):
+            given.moments_ = in_other_units(given.moments_, self.n_features_in_, factor, shift)
 
     def _restore(self, before: dict[str, Any]) -> None:
         vars(self).clear()
@@ -188,9 +205,10 @@ class FedEstimator(BaseEstimator):
         Sets ``run_``, and adds to ``sites_`` and to ``counted_batches_``.
         """
         fed = self._as_federation(X, None, sites, reset=False)
-        counted: dict[str, tuple[str, ...]] = getattr(self, "counted_batches_", {})
+        counted = getattr(self, "counted_batches_", {})
         new = uncounted(batch, counted, fed)
         if new is None:
+            self.batch_sites_ = ()
             return set()
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         settings = {**self._settings_that_count(), "random_state": self._seed()}
@@ -206,6 +224,7 @@ class FedEstimator(BaseEstimator):
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
             learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
             self.run_ = run.record
+        self.batch_sites_ = agreed.sites
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
         return _lost(run.record, agreed.sites)
 

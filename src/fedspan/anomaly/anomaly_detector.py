@@ -105,6 +105,8 @@ class FedAnomalyDetector(ExplainedDetector):
     mean_: Vector
     scale_: Vector | None
     n_samples_: int
+    features_: NDArray[np.int64]
+    cuts_: Vector
     score_edges_: Vector
     score_counts_: Vector
     score_quantiles_: Vector
@@ -208,6 +210,11 @@ class FedAnomalyDetector(ExplainedDetector):
         for known in (*MEMBERS[name], "n_samples_"):
             if hasattr(member, known):
                 setattr(self, known, getattr(member, known))
+
+    def _change_units(self, factor: Vector, shift: Vector) -> None:
+        super()._change_units(factor, shift)
+        if "isolation" in self.members_:
+            self.cuts_ = factor[self.features_] * self.cuts_ + shift[self.features_]
 
     def _keep_sums(self, fed: Federation) -> None:
         if "mahalanobis" in self.members_:

@@ -147,6 +147,10 @@ class FedIsolationDetector(ExplainedDetector):
         self.leaf_counts_ = factor * self.leaf_counts_ + new
         self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
 
+    def _change_units(self, factor: Vector, shift: Vector) -> None:
+        super()._change_units(factor, shift)
+        self.cuts_ = factor[self.features_] * self.cuts_ + shift[self.features_]
+
     def _comparable(self) -> float:
         # Depths grow with the number of rows until these are many more than the subsample.
         return min(1.0, self.n_samples_ / (_MANY * self.subsample))

@@ -203,6 +203,9 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         for name in ("labels_", "row_sites_"):  # of rows before
             self.__dict__.pop(name, None)
 
+    def _change_units(self, factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
+        self.cluster_centers_ = (factor * self.cluster_centers_ + shift).astype(self.cluster_centers_.dtype)
+
     def predict(self, X: Any) -> Array:
         """Return the number of the closest centre of each row."""
         check_is_fitted(self)

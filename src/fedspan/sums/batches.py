@@ -20,7 +20,7 @@ from fedspan.checks import duration, real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.moments import local_sums
-from fedspan.sums.row_moments import RowMoments
+from fedspan.sums.row_moments import RowMoments, packed
 
 Vector = NDArray[np.float64]
 
@@ -107,6 +107,14 @@ def kept_moments(rows: RowMoments) -> Vector:
 def known_moments(kept: Vector, d: int) -> RowMoments:
     """Undo `kept_moments`, of d columns."""
     return RowMoments(int(kept[0]), float(kept[1]), kept[2 : 2 + d], kept[2 + d : 2 + 2 * d], kept[2 + 2 * d :])
+
+
+def in_other_units(kept: Vector, d: int, factor: Vector, shift: Vector) -> Vector:
+    """Return kept moments of d columns as those of ``factor x + shift``."""
+    rows = known_moments(kept, d)
+    scatter = rows.scatter * (packed(np.outer(factor, factor)) if rows.has_products else factor**2)
+    moved = RowMoments(rows.n, rows.weight, factor * rows.centre + shift, factor * rows.shift, scatter)
+    return kept_moments(moved)
 
 
 def learned_on(kept: Vector, d: int, new: RowMoments, factor: float) -> RowMoments:

@@ -145,6 +145,10 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         self.mean_, self.var_ = found.mean, found.variance
         self.scale_ = deviations(found)
 
+    def _change_units(self, factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
+        super()._change_units(factor, shift)
+        self.var_ = factor**2 * self.var_
+
     def transform(self, X: Any) -> Any:
         """Standardise a table; for a federation, return one whose sites do so locally."""
         check_is_fitted(self)

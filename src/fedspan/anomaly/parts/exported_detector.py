@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-def export(detector: ExplainedDetector, path: str | os.PathLike[str], precision: str = "double") -> None:
+def export(
+    detector: ExplainedDetector, path: str | os.PathLike[str], precision: str = "double", before: Sequence[Any] = ()
+) -> None:
     """Write a fitted detector to ``.npz`` (for ``fedspan gateway``) or ``.onnx``."""
     one_of("precision", precision, ("double", "single"))
     target = Path(path)

@@ -131,7 +131,8 @@ def export(model: Any, path: str | os.PathLike[str], *, precision: str = "double
         Before the detector a pipeline may have one `FedTabularEncoder`, as its first step, and `FedStandardScaler`.
     path : path
         ``detector.npz`` for ``fedspan gateway``, or ``detector.onnx`` (see `FedPCADetector.export`). With an encoder
-        the input of an ONNX graph is one tensor of text (n, d), ``rows``; a gateway reads raw cells.
+        a gateway reads raw cells, and an ONNX graph has the inputs ``numbers`` (NaN where missing) and ``texts`` (empty
+        where missing), with the columns that its properties of these names list.
     precision : {"double", "single"}, default="double"
         Of the input and the output of an ONNX file.
     """

@@ -16,6 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from fedspan.errors import InputError
+from fedspan.gateway.cell_encoder import PREFIX, CellEncoder
 from fedspan.gateway.kept_sums import KeptSums
 from fedspan.gateway.row_reader import RowError, RowReader, lines
 from fedspan.gateway.scorer import Scorer
@@ -38,6 +39,8 @@ def gateway(
 ) -> int:
     """Score rows from standard input or a file, and write an alarm for each that is above the threshold."""
     scorer = _scorer(model)
+    encoder = CellEncoder(scorer.arrays) if f"{PREFIX}text" in scorer.arrays else None
+    columns = scorer.columns if encoder is None else encoder.columns
     if follow and rows is None:
         raise InputError("--follow needs --rows FILE: standard input is read until it ends")
     kept = KeptSums.empty(len(scorer.columns), len(scorer.arrays["sketch_edges"]))
@@ -46,7 +49,7 @@ def gateway(
     form = form or ("csv" if rows is not None and rows.suffix.lower() == ".csv" else "jsonl")
     descriptor = sys.stdin.fileno() if rows is None else _opened(rows, kept.offset)
     out = _output(alarms, kept.written if state is not None else None)
-    reader = RowReader(scorer.columns, form, kept.header or None)
+    reader = RowReader(columns, form, kept.header or None, raw=encoder is not None)
     # Standard input that is sent again begins with the lines that are dealt with; a file is opened behind them.
     skipped, saved = kept.lines if rows is None else 0, time.monotonic()
     try:
@@ -54,7 +57,7 @@ def gateway(
             new = some[skipped:]
             skipped -= min(skipped, len(some))
             for start in range(0, len(new), _BATCH):
-                _deal_with(new[start : start + _BATCH], reader, scorer, kept, out, top)
+                _deal_with(new[start : start + _BATCH], reader, scorer, encoder, kept, out, top)
             if state is not None and (not some or time.monotonic() - saved > _SECONDS):
                 _save(kept, reader, state)
                 saved = time.monotonic()
@@ -71,7 +74,15 @@ def gateway(
     return 0
 
 
-def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSums, out: BinaryIO, top: int) -> None:
+def _deal_with(
+    new: list[bytes],
+    reader: RowReader,
+    scorer: Scorer,
+    encoder: CellEncoder | None,
+    kept: KeptSums,
+    out: BinaryIO,
+    top: int,
+) -> None:
     """Score lines, write alarms, and add to the sums."""
     found, numbers, texts = [], [], []
     for at, line in enumerate(new):
@@ -83,7 +94,7 @@ def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSu
             kept.bad += 1
             texts.append(json.dumps({"line": kept.lines + at + 1, "error": str(error)}))
             continue
-        if row is not None and np.isfinite(row).all():
+        if row is not None and (encoder is not None or np.isfinite(row).all()):
             found.append(row)
             numbers.append(kept.lines + at + 1)
         elif row is not None:
@@ -92,7 +103,7 @@ def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSu
     kept.offset += sum(map(len, new)) + len(new)
     kept.lines += len(new)
     if found:
-        X = np.stack(found)
+        X = np.stack(found) if encoder is None else encoder.encode(found)
         scores = scorer.score(X)
         above = np.flatnonzero(scores > scorer.threshold)
         if len(above):

@@ -1,7 +1,8 @@
 """Score and explain rows by an exported detector: numpy alone, and nothing else of fedspan.
 
 The file is numpy's ``.npz`` of plain arrays: those of the members that the detector has, a threshold, and the names of
-the columns. Members are what `FedAnomalyDetector` joins; other detectors have one.
+the columns. Members are what `FedAnomalyDetector` joins; other detectors have one. Rows of a pipeline with an encoder
+are encoded before, by `cell_encoder.py`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Scorer:
         given: list[Any] = [self.arrays.get(name) for name in names]  # None where there is no such member
         self._mean, self._scale, self._root, self._components, self._inside = given[:5]
         self._centers, self._features, self._ranks = given[5:]
+        self._shift, self._unit = self.arrays.get("shift"), self.arrays.get("unit")
         if self._root is not None:
             self._factor = np.ascontiguousarray(self._over_scale(self._root).T)
         if self._components is not None:
@@ -49,8 +51,13 @@ class Scorer:
         with np.load(path, allow_pickle=False) as file:
             return cls({name: file[name] for name in file.files})
 
+    def scaled(self, X: Array) -> Array:
+        """Return rows (n, d) as the scalers before the detector show them."""
+        return X if self._shift is None else (np.asarray(X, dtype=np.float64) - self._shift) / self._unit
+
     def score(self, X: Array) -> Array:
         """Return the anomaly score (n,) of each row; infinite where numbers overflow."""
+        X = self.scaled(X)
         with np.errstate(over="ignore", invalid="ignore"):
             members = self.members(X)
             found = members[0] if self._ranks is None else self._rank_parts(members).sum(axis=0)
@@ -58,13 +65,13 @@ class Scorer:
 
     def score_one(self, x: Array) -> float:
         """Return the anomaly score of one row (d,), quickly for a detector by Mahalanobis distances."""
-        if self._root is None or self._ranks is not None:
+        if self._root is None or self._ranks is not None or self._shift is not None:
             return float(self.score(x[None])[0])
         w = (x - self._mean) @ self._factor
         return float(w @ w)
 
     def members(self, X: Array) -> list[Array]:
-        """Return the scores (n,) of each member."""
+        """Return the scores (n,) of each member, of scaled rows."""
         found = []
         Z = None if self._mean is None else self._standard(X)
         if self._centers is not None and Z is not None:
@@ -81,7 +88,7 @@ class Scorer:
 
     def shares(self, X: Array) -> Array:
         """Return the share (n, d) of each column in the score of each row."""
-        found = []
+        X, found = self.scaled(X), []
         Z = None if self._mean is None else np.clip(self._standard(X), -1e150, 1e150)
         if self._centers is not None and Z is not None:
             near, distances = self._distances(Z)

@@ -65,9 +65,9 @@ def subspace_iteration(
         W = W if memory is None else W + memory.T @ (memory @ V)
         inner = V.T @ W
         theta, Q = eigh((inner + inner.T) / 2)  # Rayleigh-Ritz: the best axes within the span of V
-        everything, turned = theta[::-1], V @ Q[:, ::-1]
-        theta, Q = everything[:rank], Q[:, ::-1][:, :rank]
-        axes = turned[:, :rank]
+        spectrum, ritz = theta[::-1], (V, Q[:, ::-1])
+        theta, Q = spectrum[:rank], ritz[1][:, :rank]
+        axes = V @ Q
         # In units of a power of two near theta_1, which rounds nothing: squares of small numbers would be zero.
         unit = np.ldexp(1.0, int(np.frexp(max(theta[0], np.finfo(float).tiny))[1]))
         residual = float(np.linalg.norm(W @ Q / unit - axes * (theta / unit)) / max(theta[0] / unit, 0.5))
@@ -77,5 +77,5 @@ def subspace_iteration(
         V = qr(W, mode="economic")[0]
     trace = float(total.sums["trace"])
     if memory is not None:
-        axes, theta = turned, everything
+        axes, theta = ritz[0] @ ritz[1], spectrum
     return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, total.n), total.weights

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
     from fedspan.anomaly.centers_detector import FedCentersDetector
     from fedspan.anomaly.drift import drift
+    from fedspan.anomaly.drift_monitor import DriftMonitor
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
     from fedspan.anomaly.pca_detector import FedPCADetector
@@ -82,6 +83,7 @@ ESTIMATORS = {
 # Imported on first use, so that ``import fedspan`` needs neither SciPy nor scikit-learn.
 _LATER = {
     **ESTIMATORS,
+    "DriftMonitor": "anomaly.drift_monitor",
     "LocalFederation": "engines.local.embedded",
     "atlas": "atlases.whole_way",
     "connect": "engines.nvflare.client.connect",
@@ -104,6 +106,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "DriftMonitor",
     "FaultPlan",
     "FedAnomalyDetector",
     "FedAutoencoderDetector",

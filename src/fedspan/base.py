@@ -154,7 +154,7 @@ class FedEstimator(BaseEstimator):
             try:
                 lost: set[str] = set()
                 if first:
-                    self.fit(seen, y, sites=sites)  # type: ignore[attr-defined]
+                    self.fit(seen, y, sites=sites)
                     self.counted_batches_ = {}
                     lost |= _lost(self.run_, self.sites_)
                     if learn is None:
@@ -189,8 +189,8 @@ class FedEstimator(BaseEstimator):
             given.moments_ = in_other_units(given.moments_, self.n_features_in_, factor, shift)
 
     def _restore(self, before: dict[str, Any]) -> None:
-        vars(self).clear()
-        vars(self).update(before)
+        self.__dict__.clear()
+        self.__dict__.update(before)
 
     def _keep_time(self, fading: Fading) -> None:
         latest = fading.latest(getattr(self, "learned_at_", None))

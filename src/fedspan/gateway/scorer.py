@@ -34,7 +34,8 @@ class Scorer:
         given: list[Any] = [self.arrays.get(name) for name in names]  # None where there is no such member
         self._mean, self._scale, self._root, self._components, self._inside = given[:5]
         self._centers, self._features, self._ranks = given[5:]
-        self._shift, self._unit = self.arrays.get("shift"), self.arrays.get("unit")
+        affine: list[Any] = [self.arrays.get(name) for name in ("shift", "unit")]  # of scalers before the detector
+        self._shift, self._unit = affine
         if self._root is not None:
             self._factor = np.ascontiguousarray(self._over_scale(self._root).T)
         if self._components is not None:

@@ -176,9 +176,8 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         if self.aggregator is not None:
             raise InputError("partial_fit adds exact sums up, and takes no aggregator=...")
         first = not hasattr(self, "mean_")
-        learn = self._learn_on
-        if first:
-            learn = None if self.missing == "indicator" else self._keep_cells
+        known = first and self.missing == "indicator"  # a fit knows the gaps
+        learn = None if known else self._keep_cells if first else self._learn_on
         return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
 
     def _keep_cells(self, fed: Federation, factor: float = 1.0) -> None:

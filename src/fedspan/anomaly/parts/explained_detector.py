@@ -6,14 +6,17 @@ import copy
 import math
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.anomaly.detector import FedDetector
+from fedspan.aggregation import Aggregator
+from fedspan.anomaly.detector import FedDetector, few_levels
+from fedspan.anomaly.parts.drift_counts import in_other_units, view_counts, view_of
 from fedspan.anomaly.parts.exported_detector import export
 from fedspan.anomaly.parts.recalibration import (
     Followed,
@@ -23,7 +26,7 @@ from fedspan.anomaly.parts.recalibration import (
     thresholds_by_site,
     usual_counts,
 )
-from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, spread
+from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, shares_up_to, spread
 from fedspan.checks import real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -31,6 +34,13 @@ from fedspan.sums.batches import Fading
 from fedspan.sums.quantiles import quantiles
 
 Vector = NDArray[np.float64]
+
+
+class Watcher(Protocol):
+    """What watches the batches of a stream, such as a `DriftMonitor`."""
+
+    def watch(self, X: Any, *, sites: Any = None, window: str | None = None) -> Any:
+        """Look at the rows of a window, before a model learns from them."""
 
 
 class ExplainedDetector(FedDetector):
@@ -44,6 +54,9 @@ class ExplainedDetector(FedDetector):
     #: After `recalibrate` or `follow`: the threshold when it was last set, and its distance from the median score.
     anchor_: float
     score_spread_: float
+
+    #: The training rows, counted by column and direction, and how these are seen: mean, scale and root. See `drift`.
+    baseline_: dict[str, Any]
 
     #: After `partial_fit`: edges (q,) around the first threshold, and scores counted between them (q + 1,).
     sketch_edges_: Vector
@@ -59,13 +72,17 @@ class ExplainedDetector(FedDetector):
         half_life: float | str | timedelta | None = None,
         batch: str | None = None,
         at: str | float | datetime | None = None,
+        monitor: Watcher | None = None,
     ) -> Self:
         """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.1 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out. Parameters are those of `FedStandardScaler.partial_fit`.
+        had been left out. Parameters are those of `FedStandardScaler.partial_fit`, and `monitor`: a `DriftMonitor` that
+        compares the rows with its reference before the model learns from them.
         """
+        if monitor is not None and hasattr(self, "offset_"):
+            monitor.watch(X, sites=sites, window=batch)
         fading = Fading.of(decay, half_life, at)
         self._check_exact_sums()
         first = not hasattr(self, "offset_")
@@ -76,14 +93,36 @@ class ExplainedDetector(FedDetector):
                 self._keep_sums(fed)
             else:
                 self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
+                self._count_baseline(fed, factor)
                 self._learn_on(fed, factor)
             new = score_counts(self._training_scores(fed), self.sketch_edges_[None])[0]
             self.sketch_counts_ = self.sketch_counts_ + new
             if not first:
                 threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
                 self.offset_ = -threshold * (1.0 + self._rounding)
+                self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
 
         return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
+
+    def _learn_threshold(
+        self, fed: Federation, aggregator: Aggregator | None = None, search: Callable[..., Vector] | None = None
+    ) -> None:
+        super()._learn_threshold(fed, aggregator, search)
+        self.__dict__.pop("baseline_", None)
+        if search is None:  # with noise, further counts would cost more of the budget
+            view = view_of(self)
+            self.baseline_ = {**view, "counts": view_counts(fed, view, None, aggregator)}
+
+    def _count_baseline(self, fed: Federation, factor: float) -> None:
+        """Count new rows by column and direction, to compare later ones with."""
+        if hasattr(self, "baseline_"):
+            new = view_counts(fed, self.baseline_, None)
+            self.baseline_ = {**self.baseline_, "counts": np.float32(factor) * self.baseline_["counts"] + new}
+
+    def _change_units(self, factor: Vector, shift: Vector) -> None:
+        super()._change_units(factor, shift)
+        if hasattr(self, "baseline_"):
+            self.baseline_ = in_other_units(self.baseline_, factor, shift)
 
     def _start_sketch(self, rows: float | None = None) -> None:
         """Begin to count scores; of a model that `fit` has made, with the rows that it was fitted on."""

@@ -16,8 +16,8 @@ from fedspan.datasets.sources import Words, missing_words
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site_labels import site_rows
+from fedspan.gateway.cell_text import MISSING
 from fedspan.progress import WorkProgress
-from fedspan.tables.parts.cells import MISSING
 
 if TYPE_CHECKING:
     import pandas as pd

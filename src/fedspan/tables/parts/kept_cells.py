@@ -95,7 +95,9 @@ def cells_of(fed: Federation, encoding: Encoding, fill: Vector) -> KeptCells:
 
 def _places(encoding: Encoding) -> tuple[Any, Any]:
     """Return the places (E,) of values and names, and for each that of the mark of its gaps, or -1."""
-    own, mark, known, at = [], [], iter(encoding.names), 0
+    own: list[int] = []
+    mark: list[int] = []
+    known, at = iter(encoding.names), 0
     for is_text, is_marked in zip(encoding.text, encoding.missing, strict=True):
         width = len(next(known)) + encoding.other if is_text else 1
         own += range(at, at + width)

@@ -188,7 +188,7 @@ def counted(model: ExplainedDetector, X: Any, sites: Any, score_edges: Vector, v
     seen = model._as_federation(X, None, sites, reset=False)
     parts = [(model._scored(seen), score_edges[None])]
     if view is not None:
-        parts.append((seen_by(seen, view, model._names()), edges_of(view)))
+        parts.append((seen_by(view, seen, model._names()), edges_of(view)))
     counts: list[Vector] = []
     by_site: dict[str, list[Vector]] = {}
     for part, edges in parts:

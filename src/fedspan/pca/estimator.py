@@ -281,7 +281,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         rank = self._rank(moments_of(new if before is None else RowMoments.merged([before.moments, new])))
         named = {name: getattr(self, name) for name in ("center", "scale", "oversampling", "max_rounds", "tol")}
         options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-        kept, axes, weights = axes_with_new(fed, new, before, factor=factor, rank=rank, **options)
+        kept, axes, weights = axes_with_new(new, before, fed, factor=factor, rank=rank, **options)
         self.mean_, self.scale_, self.solver_ = kept.mean, kept.scale, self.solver
         self.moments_, self.kept_axes_ = kept_moments(kept.moments), kept.rows
         self._keep(Solution(axes, weights, sites), rank)

@@ -181,13 +181,13 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
 
     def _keep_cells(self, fed: Federation, factor: float = 1.0) -> None:
-        self.kept_cells_ = cells_of(fed, self._encoding, self._means_of_cells()).array()
+        self.kept_cells_ = cells_of(self._encoding, fed, self._means_of_cells()).array()
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Learn from new rows; those before count by `factor`."""
         if not hasattr(self, "kept_cells_"):
             raise InputError("this encoder does not know which cells were missing: begin with partial_fit, not fit")
-        new = cells_of(fed, self._encoding, self._means_of_cells())
+        new = cells_of(self._encoding, fed, self._means_of_cells())
         kept = KeptCells.of_array(self.kept_cells_).merged(new, factor)
         self.kept_cells_ = kept.array()
         found = kept.moments(self._encoding)

@@ -59,16 +59,16 @@ def edges_of(view: Mapping[str, Any]) -> Matrix:
     return np.tile(EDGES, (width, 1))
 
 
-def seen_by(fed: Federation, view: Mapping[str, Any], names: tuple[str, ...] | None) -> Federation:
+def seen_by(view: Mapping[str, Any], fed: Federation, names: tuple[str, ...] | None) -> Federation:
     """Return the federation whose sites see their rows so."""
     return fed.apply(drift_view, columns=names, **{key: view[key] for key in ("mean", "scale", "root")})
 
 
 def view_counts(
-    fed: Federation, view: Mapping[str, Any], names: tuple[str, ...] | None, aggregator: Aggregator | None = None
+    view: Mapping[str, Any], fed: Federation, names: tuple[str, ...] | None, aggregator: Aggregator | None = None
 ) -> NDArray[np.float32]:
     """Return the number (m, q + 1) of rows between the edges of each column and direction."""
-    return score_counts(seen_by(fed, view, names), edges_of(view), aggregator).astype(np.float32)
+    return score_counts(seen_by(view, fed, names), edges_of(view), aggregator).astype(np.float32)
 
 
 def in_other_units(view: View, factor: Vector, shift: Vector) -> View:

@@ -111,12 +111,12 @@ class ExplainedDetector(FedDetector):
         self.__dict__.pop("baseline_", None)
         if search is None:  # with noise, further counts would cost more of the budget
             view = view_of(self)
-            self.baseline_ = {**view, "counts": view_counts(fed, view, None, aggregator)}
+            self.baseline_ = {**view, "counts": view_counts(view, fed, None, aggregator)}
 
     def _count_baseline(self, fed: Federation, factor: float) -> None:
         """Count new rows by column and direction, to compare later ones with."""
         if hasattr(self, "baseline_"):
-            new = view_counts(fed, self.baseline_, None)
+            new = view_counts(self.baseline_, fed, None)
             self.baseline_ = {**self.baseline_, "counts": np.float32(factor) * self.baseline_["counts"] + new}
 
     def _change_units(self, factor: Vector, shift: Vector) -> None:

@@ -36,9 +36,9 @@ class KeptAxes:
 
 
 def axes_with_new(
-    fed: Federation,
     new: RowMoments,
     before: KeptAxes | None,
+    fed: Federation,
     *,
     factor: float,
     rank: int,

@@ -75,7 +75,7 @@ def of_moments(encoding: Encoding, found: Moments) -> KeptCells:
     return KeptCells(found.weight, present, share, scatter)
 
 
-def cells_of(fed: Federation, encoding: Encoding, fill: Vector) -> KeptCells:
+def cells_of(encoding: Encoding, fed: Federation, fill: Vector) -> KeptCells:
     """Return the cells of all rows; `fill` (E,) is near the means of the values, and only rounding depends on it."""
     every: Flags = np.ones(len(encoding.text), dtype=bool)
     marked = replace(encoding, missing=every, unexpected=0.0)

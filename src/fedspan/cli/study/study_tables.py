@@ -40,6 +40,7 @@ class SiteTable:
     target: NDArray[Any] | None = None
     task: NDArray[Any] | None = None
     words: Words = field(default_factory=dict)
+    watermark: pd.Series[Any] | None = None
 
     def site(self) -> Site:
         """Return the site."""
@@ -222,6 +223,7 @@ def _site_table(
         _values(name, frame, plan.target, "target"),
         _values(name, frame, () if plan.task is None else (plan.task,), "task"),
         found,
+        None if plan.watermark is None else frame[plan.watermark],
     )
 
 

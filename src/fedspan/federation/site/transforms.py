@@ -39,6 +39,7 @@ class InstalledTransform(Installed):
     view: bool = False
     selects: bool = False
     diagonal: Callable[..., Any] | None = None
+    least: int = 0
 
     @property
     def reorders(self) -> bool:
@@ -67,6 +68,7 @@ def transform(
     view: bool = False,
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
+    least: int = 0,
 ) -> Callable[[F], F]: ...
 
 
@@ -80,6 +82,7 @@ def transform(
     view: bool = False,
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
+    least: int = 0,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -104,6 +107,8 @@ def transform(
     diagonal : callable, optional
         ``diagonal(**parameters)`` returns a shift and a scale (d,), or ``None`` for each: the transform is
         ``(x - shift) / scale``, and steps may apply it to sparse rows without making them dense.
+    least : int, default=0
+        Of a view that selects: the number of rows by which two selections differ at least; 0: a share of all rows.
 
     Examples
     --------
@@ -115,9 +120,8 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        _transforms.add(
-            InstalledTransform(id or dotted_name(function), function, frames, mu2, affine, view, selects, diagonal)
-        )
+        fields = (frames, mu2, affine, view, selects, diagonal, least)
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, *fields))
         return function
 
     return register

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedspan.anomaly.drift_monitor import DriftMonitor
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
+    from fedspan.anomaly.parts.gateway_sums import gateway_site
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.atlases.harmony import FedHarmony
     from fedspan.atlases.whole_way import atlas
@@ -92,6 +93,7 @@ _LATER = {
     "export": "pipelines",
     "federate": "engines.local.embedded",
     "federate_anndata": "engines.local.anndata_sites",
+    "gateway_site": "anomaly.parts.gateway_sums",
     "load": "persistence",
     "partial_fit": "pipelines",
     "plot_components": "plots.component_plot",
@@ -146,6 +148,7 @@ __all__ = [
     "export",
     "federate",
     "federate_anndata",
+    "gateway_site",
     "load",
     "partial_fit",
     "plot_components",

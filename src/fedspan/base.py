@@ -142,12 +142,13 @@ class FedEstimator(BaseEstimator):
         *,
         first: bool,
         learn: Callable[[Federation, float], None] | None,
+        rows: bool = True,
     ) -> Self:
         """Learn on from a batch: a site's rows count whole, or not at all, and only once.
 
         `first` fits the model before. `learn` gets the sites whose rows are new, and the factor for old sums; ``None``
         where a fit is all. After an error the model is what it was before. A site that fails in the middle is left out,
-        and the others are requested again: it may send its rows of the batch later.
+        and the others are requested again: it may send its rows of the batch later. Without `rows` sites have sums.
         """
         before, seen = dict(vars(self)), X
         for _ in range(_MOST_TRIES):
@@ -161,7 +162,7 @@ class FedEstimator(BaseEstimator):
                         self.batch_sites_ = self.sites_
                         self.counted_batches_ = with_batch(batch, {}, self.sites_)
                 if learn is not None and not lost:
-                    lost |= self._update(seen, sites, batch, fading, learn)
+                    lost |= self._update(seen, sites, batch, fading, learn, rows)
                 if not lost:
                     self._keep_time(fading)
                     return self
@@ -198,7 +199,13 @@ class FedEstimator(BaseEstimator):
             self.learned_at_ = latest
 
     def _update(
-        self, X: Any, sites: Any, batch: str | None, fading: Fading, learn: Callable[[Federation, float], None]
+        self,
+        X: Any,
+        sites: Any,
+        batch: str | None,
+        fading: Fading,
+        learn: Callable[[Federation, float], None],
+        rows: bool,
     ) -> set[str]:
         """Learn from new rows as one run; return the sites that failed after they had agreed on the columns.
 
@@ -213,20 +220,25 @@ class FedEstimator(BaseEstimator):
         observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
-            columns, agreed = agree_on_columns(run, text=self.takes_text)
-            names = self._names()
-            known = names is None or columns.names is None or set(names) == set(columns.names)
-            if columns.count != self.n_features_in_ or not known:
-                raise InputError(
-                    f"the rows have {columns.count} columns{'' if known else ' of other names'}, and "
-                    f"{type(self).__name__} was fitted on {self.n_features_in_} features"
-                )
+            agreed = self._agreed(run) if rows else run
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
             learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
             self.run_ = run.record
         self.batch_sites_ = agreed.sites
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
         return _lost(run.record, agreed.sites)
+
+    def _agreed(self, run: Federation) -> Federation:
+        """Return the sites that have the columns that the estimator was fitted on."""
+        columns, agreed = agree_on_columns(run, text=self.takes_text)
+        names = self._names()
+        known = names is None or columns.names is None or set(names) == set(columns.names)
+        if columns.count != self.n_features_in_ or not known:
+            raise InputError(
+                f"the rows have {columns.count} columns{'' if known else ' of other names'}, and "
+                f"{type(self).__name__} was fitted on {self.n_features_in_} features"
+            )
+        return agreed
 
     def _settings_that_count(self) -> dict[str, Any]:
         """Return the parameters that have an effect, for the record of the run."""

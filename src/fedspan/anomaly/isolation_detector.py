@@ -23,6 +23,7 @@ from fedspan.base import check_aggregator
 from fedspan.checks import whole_number
 from fedspan.federation import Federation
 from fedspan.sums.moments import refuse_bad_values
+from fedspan.sums.row_moments import RowMoments
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -145,6 +146,10 @@ class FedIsolationDetector(ExplainedDetector):
         refuse_bad_values(fed, self._names())
         new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_)
         self.leaf_counts_ = factor * self.leaf_counts_ + new
+        self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
+
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        self.leaf_counts_ = factor * self.leaf_counts_ + found["leaf_counts"]
         self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
 
     def _change_units(self, factor: Vector, shift: Vector) -> None:

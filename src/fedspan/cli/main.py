@@ -173,6 +173,8 @@ def _add_local(commands: Any) -> None:
         _path("--alarms", "FILE", "append alarms to a file instead of standard output"),
         _path("--state", "FILE", "keep the place in the input, and sums for the next federated update"),
         _option("--top", "features that an alarm names (default: 3)", type=int, default=3),
+        _path("--periods", "FOLDER", "with --state: write the sums of each period here, for the next federated update"),
+        _option("--every", "seconds of a period (default: 3600)", type=float, default=3600.0),
         description=help_texts.GATEWAY,
         example="fedspan gateway detector.npz --rows traffic.jsonl --follow --state sums.npz --alarms alarms.jsonl",
     )

@@ -36,22 +36,34 @@ def gateway(
     state: Path | None = None,
     follow: bool = False,
     top: int = 3,
+    periods: Path | None = None,
+    every: float = 3600.0,
 ) -> int:
-    """Score rows from standard input or a file, and write an alarm for each that is above the threshold."""
+    """Score rows from standard input or a file, and write an alarm for each that is above the threshold.
+
+    The sums of each period of so many seconds are closed into a file in the folder `periods`.
+    """
     scorer = _scorer(model)
     encoder = CellEncoder(scorer.arrays) if f"{PREFIX}text" in scorer.arrays else None
     columns = scorer.columns if encoder is None else encoder.columns
     if follow and rows is None:
         raise InputError("--follow needs --rows FILE: standard input is read until it ends")
-    kept = KeptSums.empty(len(scorer.columns), len(scorer.arrays["sketch_edges"]))
+    if periods is not None and state is None:
+        raise InputError("--periods needs --state FILE, so that a kill loses and doubles no row")
+    kept = KeptSums.empty(scorer)
     if state is not None and state.exists():
         kept = _kept(state, kept)
+    if periods is not None and state is not None:
+        periods.mkdir(parents=True, exist_ok=True)
+        if kept.closing:  # a kill came in the middle
+            kept.close(state, periods, scorer)
     form = form or ("csv" if rows is not None and rows.suffix.lower() == ".csv" else "jsonl")
     descriptor = sys.stdin.fileno() if rows is None else _opened(rows, kept.offset)
     out = _output(alarms, kept.written if state is not None else None)
     reader = RowReader(columns, form, kept.header or None, raw=encoder is not None)
     # Standard input that is sent again begins with the lines that are dealt with; a file is opened behind them.
     skipped, saved = kept.lines if rows is None else 0, time.monotonic()
+    begun = saved
     try:
         for some in lines(descriptor, follow=follow):
             new = some[skipped:]
@@ -61,8 +73,14 @@ def gateway(
             if state is not None and (not some or time.monotonic() - saved > _SECONDS):
                 _save(kept, reader, state)
                 saved = time.monotonic()
+            if periods is not None and state is not None and time.monotonic() - begun >= every and kept.sums["n"]:
+                kept.header = reader.header or []
+                kept.close(state, periods, scorer)
+                begun = saved = time.monotonic()
         if state is not None:
             _save(kept, reader, state)
+            if periods is not None and kept.sums["n"]:
+                kept.close(state, periods, scorer)
     except RowError as error:
         raise InputError(f"{rows or 'standard input'}: {error}") from None
     finally:
@@ -111,7 +129,7 @@ def _deal_with(
                 alarm = {"line": numbers[i], "score": float(scores[i]), "threshold": scorer.threshold}
                 texts.append(json.dumps({**alarm, "top_features": features}))
         kept.alarms += len(above)
-        kept.add(X, scores, scorer.arrays["sketch_edges"])
+        kept.add(X, scores, scorer)
     if texts:
         data = "".join(f"{text}\n" for text in texts).encode()
         out.write(data)
@@ -138,7 +156,8 @@ def _kept(state: Path, like: KeptSums) -> KeptSums:
         kept = KeptSums.load(state)
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise InputError(f"{state} holds no sums of a gateway: {error}") from None
-    if kept.mean.shape != like.mean.shape or kept.counts.shape != like.counts.shape:
+    shapes = [{name: own.shape for name, own in one.sums.items()} for one in (kept, like)]
+    if shapes[0] != shapes[1]:
         raise InputError(f"{state} holds the sums of a model with other columns: choose another --state for this one")
     return kept
 

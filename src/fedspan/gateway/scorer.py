@@ -119,6 +119,15 @@ class Scorer:
         pairs = [zip(row, shares[i, row], strict=True) for i, row in enumerate(order)]
         return [[[self.columns[j], round(float(share), 4)] for j, share in pair] for pair in pairs]
 
+    def leaves(self, X: Array) -> Array:
+        """Return the leaf (n, n_trees) that each scaled row reaches in each tree."""
+        return self._leaves(X)
+
+    def nearest(self, X: Array) -> Array:
+        """Return the number (n,) of the centre nearest to each scaled row."""
+        near, distances = self._distances(self._standard(X))
+        return np.asarray(near[np.arange(len(X)), distances.argmin(axis=1)])
+
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale
 

@@ -18,6 +18,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.anomaly.detector import FedDetector, few_levels
 from fedspan.anomaly.parts.drift_counts import in_other_units, view_counts, view_of
 from fedspan.anomaly.parts.exported_detector import export
+from fedspan.anomaly.parts.gateway_sums import summed
 from fedspan.anomaly.parts.recalibration import (
     Followed,
     common_threshold,
@@ -32,6 +33,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.batches import Fading
 from fedspan.sums.quantiles import quantiles
+from fedspan.sums.row_moments import RowMoments
 
 Vector = NDArray[np.float64]
 
@@ -103,6 +105,39 @@ class ExplainedDetector(FedDetector):
                 self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
 
         return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
+
+    def learn_sums(
+        self,
+        fed: Federation,
+        *,
+        decay: float = 1.0,
+        half_life: float | str | timedelta | None = None,
+        batch: str | None = None,
+        at: str | float | datetime | None = None,
+    ) -> Self:
+        """Learn on from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
+
+        The sites are those that `fedspan.gateway_site` makes of ``fedspan gateway --periods``. Sums alone are needed.
+        """
+        check_is_fitted(self)
+        fading = Fading.of(decay, half_life, at)
+        self._check_exact_sums()
+
+        def learn(sums: Federation, factor: float) -> None:
+            self._start_sketch()
+            centre = self.baseline_["mean"] if hasattr(self, "baseline_") else np.zeros(self.n_features_in_)
+            rows, found = summed(centre, self.sketch_edges_, sums)
+            self._learn_kept(rows, found, factor, sums)
+            self.sketch_counts_ = factor * self.sketch_counts_ + found["counts"]
+            threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
+            self.offset_ = -threshold * (1.0 + self._rounding)
+            self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
+
+        return self._learn_batch(fed, None, None, batch, fading, first=False, learn=learn, rows=False)
+
+    @abstractmethod
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        """Learn from the moments of new rows and other sums of gateways; rows before count by `factor`."""
 
     def _learn_threshold(
         self, fed: Federation, aggregator: Aggregator | None = None, search: Callable[..., Vector] | None = None

@@ -75,7 +75,7 @@ class KeptSums:
         D, apart = X - mean, mean - own["mean"]
         own["products"] = own["products"] + D.T @ D + np.outer(apart, apart) * (n * m / (n + m))
         own["mean"] = own["mean"] + apart * (m / (n + m))
-        own["n"] = np.int64(n + m)
+        own["n"] = np.array(n + m)
         own["counts"] = own["counts"] + _between(scorer.arrays["sketch_edges"], scores)
         if "leaf_counts" in own:
             np.add.at(own["leaf_counts"], (np.arange(len(own["leaf_counts"])), scorer.leaves(X)), 1)

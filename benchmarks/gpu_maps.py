@@ -2,7 +2,8 @@
 
 1,000,000 made-up rows of 784 columns at ten sites (``FEDSPAN_GPU_ROWS`` for another number): `FedLandmarks` with 500
 landmarks and 50 rounds, and `FedUMAP` with its defaults. Then `FedUMAP` of the 70,000 MNIST digits, one digit a site,
-where mnist.npz is in the data folder (FEDSPAN_DATA), beside umap-learn on the pooled rows where that is installed.
+where mnist.npz is in the data folder (FEDSPAN_DATA), beside umap-learn on the pooled rows where that is installed, and
+`FedTSNE` of the same rows.
 ``FEDSPAN_DEVICE`` names the device (default: ``cuda``). The first figures of a process include the start of the device.
 """
 
@@ -77,6 +78,9 @@ def _digits() -> dict[str, float]:
     again = fs.FedUMAP(device=DEVICE, random_state=0).fit(X, sites=y)
     print(f"the same seed gives the same map: {np.array_equal(again.embedding_, model.embedding_)}")
     figures = {"FedUMAP, MNIST: s": seconds, "FedUMAP, MNIST: CA10": found}
+    model, seconds = _timed(lambda: fs.FedTSNE(device=DEVICE, random_state=0).fit(X, sites=y))
+    figures |= {"FedTSNE, MNIST: s": seconds, "FedTSNE, MNIST: CA10": _votes(model.embedding_, y)}
+    print(f"FedTSNE: {seconds:.1f} s; CA10 {figures['FedTSNE, MNIST: CA10']:.4f}; KL {model.kl_divergence_:.3f}")
     if importlib.util.find_spec("umap") is not None:
         import umap
 

@@ -1,8 +1,8 @@
 """FedHarmony on 3,500 blood cells of three donors, beside the published result of R and harmonypy on pooled rows.
 
 Correlation with R's result per component (worst and mean of 30), donors among 30 neighbours over chance (1: mixed), the
-adjusted Rand index of k-means clusters with those of rows that one site corrected, calls and bytes. Seeds 0 to 4;
-``FEDSPAN_HARMONY_SEEDS=0,1,2,3,4``. Needs the data folder (FEDSPAN_DATA) and harmonypy.
+adjusted Rand index of k-means clusters with those of rows that one site corrected, calls and bytes. Seeds 0 to 9;
+``FEDSPAN_HARMONY_SEEDS=0,1`` for some of them. Needs the data folder (FEDSPAN_DATA) and harmonypy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 import fedspan as fs
 
-SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_HARMONY_SEEDS", "0,1,2,3,4").split(",")]
+SEEDS = [int(seed) for seed in os.environ.get("FEDSPAN_HARMONY_SEEDS", "0,1,2,3,4,5,6,7,8,9").split(",")]
 
 
 def main() -> dict[str, float]:

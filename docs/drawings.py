@@ -36,6 +36,7 @@ WORDS = {
     "persistence": "save and load",
     "progress": "progress bars",
     "tracking": "MLflow, TensorBoard",
+    "console": "local pages of owners and coordinators",
     "engines": "carry calls to sites",
     "sums": "moments, quantiles",
     "owner": "a site owner's rules, schema and audit log",

@@ -20,7 +20,7 @@ import fedspan
 from fedspan.cli.main import _parser
 from fedspan.federation.site.discovery import ROOMS, install_steps
 from fedspan.federation.site.steps import Step
-from fedspan.owner.allowed_steps import lowest_level
+from fedspan.owner.allowed_steps import admitted_at
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ GROUPS = {
         Topic("Linear algebra", ("linalg",)),
         Topic("Datasets", ("datasets",)),
         Topic("Reports", ("report", "plots", "tracking")),
-        Topic("Command line", ("cli", "papers")),
+        Topic("Command line", ("cli", "console", "papers")),
     ),
 }
 TOPICS = {topic.rooms[0]: topic for topics in GROUPS.values() for topic in topics}
@@ -185,15 +185,15 @@ def algorithm_page(module: ModuleType) -> str:
 
 
 def steps_table(found: dict[str, Step]) -> str:
-    """Return a table of steps: id, what the reply reveals, the first level of a site that admits it, what leaves."""
+    """Return a table of steps: id, what the reply reveals, the levels of a site that admit it, what leaves."""
     rows = []
     for id, step in found.items():
         where = step.function.__module__
         link = f":doc:`{id} </api/{page_of(where)}>`"
         paragraphs = (inspect.getdoc(step.function) or "").split("\n\n")
         leaves = [" ".join(text.split()) for text in paragraphs if "eaves the site" in text]
-        rows.append((link, step.reveals, lowest_level(step), " ".join(leaves)))
-    head = ("step", "reveals", "from level", "reply")
+        rows.append((link, step.reveals, ", ".join(admitted_at(step)), " ".join(leaves)))
+    head = ("step", "reveals", "levels", "reply")
     return table("What leaves a site", [head, *rows] if rows else [], "25 10 12 53", header=1)
 
 

@@ -28,6 +28,10 @@ class PolicyError(FedspanError, ValueError):
     """A policy, or a combination of policy and protocol, that cannot work."""
 
 
+class PausedError(PolicyError):
+    """A site answers nothing for a while, and a run may wait for it."""
+
+
 class QuorumError(FedspanError):
     """Too few sites answered a call. ``failed`` has the failures by site."""
 

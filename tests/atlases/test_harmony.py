@@ -122,7 +122,10 @@ def test_new_sites_are_placed_against_the_learned_clusters(tmp_path):
     model = fs.FedHarmony(**QUICK).fit(X[old], sites=batch[old])
     before = model.transform(X[old], sites=batch[old])
     later = fs.federate(X[~old], sites=batch[~old])
-    with pytest.raises(fs.errors.QuorumError, match=r"batch '3' is not one of those that the model knows \(0, 1, 2\)"):
+    with pytest.raises(
+        fs.errors.QuorumError,
+        match=r"1 batches .* are none of those that the model knows \(0, 1, 2\)",
+    ):
         fs.FedStandardScaler().fit(model.transform(later))
     alone = model.transform(X[~old])  # rows without a site are a new batch
     assert model.adapt(later) is model
@@ -147,7 +150,7 @@ def test_new_values_of_a_batch_column_are_learned_too():
     table = np.column_stack([X, batch])
     old = batch < 3
     model = fs.FedHarmony(**QUICK, batch=6).fit(table[old], sites=np.arange(old.sum()) % 2)
-    with pytest.raises(InputError, match="'3' is not one of those"):
+    with pytest.raises(InputError, match="are none of those"):
         model.transform(table)
     model.adapt(table, sites=np.arange(400) % 3)
     other = fs.FedHarmony(**QUICK).fit(X[old], sites=batch[old]).adapt(X[~old], sites=batch[~old])

@@ -152,7 +152,7 @@ def test_with_secure_sums_nothing_but_totals_leaves(found, data):
     secure = fs.atlas(fed, map="none", labels=names, **SETTINGS)
     np.testing.assert_allclose(secure.axes.variances, found.axes.variances, rtol=1e-6)
     asked = {call.step for call in secure.run_.calls if call.how == "ask"}
-    assert asked == {"sums.columns", "atlases.begin", "atlases.keep_clusters"}
+    assert asked == {"sums.columns", "atlases.begin"}
     with pytest.raises(PolicyError, match="an atlas whose batches or labels sites report"):
         fs.atlas(fed, labels=True)
 

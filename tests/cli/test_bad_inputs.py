@@ -162,7 +162,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
             replaced("[data]", '[data]\nseparator = ";"'),
         ),
         RUN,
-        "are for CSV files, and there is none: leave them out",
+        "are for CSV files, and the study names none: leave them out",
     ),
     "ragged lines": (
         wrote("b.csv", "age,dose\n1,2\n3,4,5\n"),

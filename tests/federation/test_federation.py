@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -230,3 +233,27 @@ def test_a_view_with_a_bound_fails_the_sites_whose_numbers_are_beyond_it():
         assert tuple(run.ask(mean_of_rows)) == ("0", "1", "2")
         assert tuple(run.bounded(1e100).ask(mean_of_rows)) == ("0", "2")
         assert [site for _, site, _ in run.record.failures] == ["1"]
+
+
+def test_the_first_sum_of_a_run_crosses_at_most_twelve_files():
+    fed = fs.LocalFederation(make_sites()[:3])
+    crossed = set()
+
+    def note(frame, event, _):
+        if event == "call":
+            crossed.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        fed.sum(mean_of_rows)
+    finally:
+        sys.setprofile(before)
+    own = {path for path in crossed if Path(fs.__file__).parent in Path(path).parents}
+    assert any(path.endswith("replies.py") for path in own)
+    assert len(own) <= 12, sorted(own)
+
+
+def test_the_record_of_an_open_run_has_versions(fed):
+    fed.sum(count)
+    assert {"python", "numpy", "BLAS threads"} <= fed.record.versions.keys()

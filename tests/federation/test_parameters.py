@@ -25,8 +25,8 @@ from fedspan.federation.site.parameters import (
     Text,
     Vector,
     Whole,
-    parameters_of,
 )
+from fedspan.federation.site.steps import parameters_of
 from fedspan.federation.site.transforms import installed_transforms
 
 

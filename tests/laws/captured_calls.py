@@ -11,6 +11,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.federation.calls.call import Call, Delivery
+from fedspan.federation.site.call_context import CallContext
 from fedspan.sums.moments import local_centred_products, local_centred_sums, local_sums
 
 from .protocol_examples import EXAMPLES, VARIANTS
@@ -22,6 +23,10 @@ class Captured(NamedTuple):
     call: Call
     site: fs.Site
     reply: dict[str, Any]
+
+
+#: The steps that charged a site's ledger in the examples, each with whether the cost was finite.
+CHARGED: set[tuple[str, bool]] = set()
 
 
 @cache
@@ -38,8 +43,15 @@ def captured_calls() -> dict[str, list[Captured]]:
                 found.setdefault(call.step.id, []).append(captured)
         return outcomes
 
+    charge = CallContext.charge
+
+    def charging(self, data, mark, mu2, rho):
+        CHARGED.add((self.step, bool(np.isfinite(mu2 + rho))))
+        return charge(self, data, mark, mu2, rho)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalEngine, "call", listening)
+        patch.setattr(CallContext, "charge", charging)
         for example in [*EXAMPLES.values(), *VARIANTS]:
             example.run()
         rows = np.random.default_rng(0).normal(size=(60, 5))

@@ -83,6 +83,35 @@ def test_every_step_states_its_id_and_what_it_reveals_where_it_is_defined():
                     assert "reveals" in {word.arg for word in found.keywords}, f"{path}:{node.lineno}"
 
 
+@fs.step("laws.keeps", reveals="nothing")
+def keeps(site):
+    site.state["x"] = float(site.X[0, 0])
+    return {}
+
+
+def test_a_step_that_reveals_nothing_is_shown_no_rows(tmp_path):
+    """Whether it fails would reveal something. The examples run all of fedspan's own under this rule."""
+    strict = fs.privacy.Ledger(tmp_path / "ledger", 1.0, 1e-5, strict=True)
+    for ledger in (None, strict):
+        fed = fs.LocalFederation([fs.Site("a", np.ones((3, 2)), ledger=ledger)])
+        with pytest.raises(fs.errors.QuorumError, match="declares that it reveals nothing, and reads rows"):
+            fed.ask(keeps)
+
+
+def test_the_number_and_kind_of_columns_need_no_row():
+    for calls in captured_calls().values():
+        for one in calls[:3]:
+            site = one.site
+            for number, transform in enumerate(one.call.transforms):
+                if transform.private:
+                    break
+                site = transform.applied_to(site, before=one.call.transform_digests[:number])
+            else:
+                if len(site) and not site.streamed:
+                    none, some = site.no_rows(), next(site.batches(2)).X
+                    assert (none.shape, none.dtype) == ((0, *some.shape[1:]), some.dtype)
+
+
 def columns_of(frame):
     """Return the columns of a data frame, or all counts of a table of cells."""
     return [frame[name].to_numpy() for name in frame.columns] if hasattr(frame, "dtypes") else [frame.to_numpy()]

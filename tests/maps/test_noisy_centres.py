@@ -278,7 +278,7 @@ def test_a_run_is_resumed_with_the_same_noise(tmp_path):
 
 def test_a_policy_error_is_for_steps_outside_of_sums():
     site = fs.Site("a", np.zeros((2, 2))).in_call(CallContext({}, number=0))
-    with pytest.raises(PolicyError, match="this call is none"):
+    with pytest.raises(PolicyError, match="this call is not part of one"):
         site.hidden_among(3, deviation=1.0)
 
 

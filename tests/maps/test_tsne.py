@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
+from fedspan.linalg.layout.map_quality import map_neighbors
 from tests.maps.blob_maps import accuracy, blobs
 
 QUICK = {"rounds": 60, "exaggeration_rounds": 20, "grid": 32, "codebooks": 3, "rows_per_centre": 10.0}
@@ -225,3 +227,21 @@ def test_posted_distances_are_refused_under_secure_sums_before_any_contact(model
     monkeypatch.setattr(fs.Federation, "_call", contacted)
     with pytest.raises(PolicyError, match=rf"{type(model).__name__}\(share='distances'\) needs the replies"):
         model.fit(fed)
+
+
+def test_a_map_on_a_device_needs_no_opentsne_and_is_repeatable(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "openTSNE", None)
+    rng = np.random.default_rng(0)
+    kind = np.arange(90) % 3
+    X = 6 * np.eye(3, 5)[kind] + rng.normal(size=(90, 5))
+    settings = {"rounds": 5, "early_exaggeration_iter": 50, "n_iter": 50, "random_state": 0, "device": "cpu"}
+    model = fs.FedTSNE(20, **settings).fit(X, sites=np.arange(90) % 2)
+    again = fs.FedTSNE(20, **settings).fit(X, sites=np.arange(90) % 2)
+    np.testing.assert_array_equal(model.embedding_, again.embedding_)
+    near = map_neighbors(model.embedding_, 5)
+    assert np.mean(kind[near] == kind[:, None]) > 0.9
+    assert np.isfinite(model.kl_divergence_)
+    assert len(model.run_.metric("kl_divergence")) == 4
+    with pytest.raises(InputError, match="on a device a t-SNE map has 2"):
+        fs.FedTSNE(20, n_components=3, device="cpu").fit(X, sites=kind)

@@ -52,7 +52,8 @@ class Desk:
             self.worker.close()
         self.owned = read_owned_site(self.folder / "site.toml")
         own, known = identity(self.name), authority(["a", "b", "c"])
-        self.worker = SiteWorker(self.owned.site, self.folder / "store", own, known, self.owned.admission)
+        owned = self.owned
+        self.worker = SiteWorker(owned.site, self.folder / "store", own, known, owned.admission, owned.describe)
 
     def request(self, step, number, run, kind, who, payload, apart, transforms, after, head):
         try:

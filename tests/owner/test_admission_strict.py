@@ -34,3 +34,12 @@ def test_a_threshold_search_gets_one_answer_and_reads_no_rows(desk, monkeypatch)
 
 def test_what_is_wrong_with_a_payload_is_reported_before_the_ledger_is_asked(desk):
     assert "alpha must be a finite number" in desk.ask(START, payload=PAYLOAD | {"alpha": np.array(1, np.uint8)})
+
+
+def test_a_step_that_keeps_something_of_the_rows_is_no_oracle(desk):
+    """Whether it fails, by a centre that has no cluster, would say whether any row is nearest to that centre."""
+    centres = np.array([[0.0, 0.0, 0.0], [1e3, 0.0, 0.0]])
+    for far in (1e3, 1e-3):
+        payload = {"centres": centres * far / 1e3, "of_centre": np.array([0])}
+        reply = desk.ask("atlases.keep_clusters", run=f"r {far}", payload=payload)
+        assert "lets no reply leave that carries no noise" in reply

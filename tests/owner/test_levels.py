@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedspan as fs
@@ -14,7 +15,7 @@ from fedspan.owner.site_file import SiteFileError
 from fedspan.sums.row_transforms import standardize
 from tests.engines.remote.people import authority, user
 
-from .owner_desk import Desk, Wires, numbers
+from .owner_desk import NUMBERS, OFFER, Desk, Wires, numbers
 
 AGGREGATE = 'level = "aggregate"'
 
@@ -118,8 +119,39 @@ def test_a_running_site_keeps_its_moments_until_enough_rows_have_changed(tmp_pat
     assert len(desk.owned.site) == 66
 
 
+def test_a_table_with_other_columns_is_compared_in_those_that_it_shares(tmp_path):
+    """One more row beside one more column, or one fewer, would be the difference of moments of the shared columns."""
+    desk, more = Desk(tmp_path / "a", AGGREGATE, numbers(60, "abc")), numbers(70, "abcd")
+    more.loc[:59, ["a", "b", "c"]] = numbers(60, "abc").to_numpy()
+
+    def reopen(frame):
+        frame.to_csv(tmp_path / "a" / "rows.csv", index=False)
+        desk.open()
+
+    for columns in (["a", "b", "c", "d"], ["a", "b"], ["c", "d", "a"]):
+        with pytest.raises(InputError, match="in 1 rows"):
+            reopen(more.loc[:60, columns])
+    reopen(more.loc[:59, ["a", "b", "d"]])  # the same rows
+    with pytest.raises(InputError, match="in 1 rows"):
+        reopen(more.loc[:60, ["d"]])
+    reopen(more.loc[:64])
+
+
 def rare(frame):
     return frame.assign(a=(np.arange(60) == 7).astype(float))
+
+
+def nearly_equal(frame):
+    """The difference of a and c is 1 in one row, and 0 in all others."""
+    return frame.assign(a=np.round(10 * frame["a"]), c=np.round(10 * frame["a"]) + (np.arange(60) == 7))
+
+
+def nearly_opposite(frame):
+    return frame.assign(a=np.arange(60) % 2, c=1 - np.arange(60) % 2 + (np.arange(60) < 3))
+
+
+def nearly_a_sum(frame):
+    return frame.assign(c=2 * frame["a"] - frame["b"] + 1e-3 * np.isin(np.arange(60), [3, 9]))
 
 
 def dominated(frame):
@@ -132,6 +164,9 @@ def dominated(frame):
         (lambda frame: frame.assign(a="text"), "column 'a' holds no numbers"),
         (lambda frame: frame.assign(a=np.nan), "column 'a' has missing or infinite cells"),
         (rare, "column 'a' has one value in all but 1 rows"),
+        (nearly_equal, "columns 'a' and 'c' differ by one number, or add up to one, in all but 1 rows"),
+        (nearly_opposite, "columns 'a' and 'c' differ by one number, or add up to one, in all but 3 rows"),
+        (nearly_a_sum, "column 'c' follows from the others in all but fewer than 5 rows"),
         (dominated, "column 'a' has nearly all of its spread in fewer than 5 rows"),
     ],
 )
@@ -159,6 +194,39 @@ def test_secure_sums_only_at_the_level_secure(tmp_path):
     assert "allows secure sums only" in desk.ask()
 
 
+SINGLE_SITES = {
+    "combat.site_sums": {"names": np.array(["a", "b"]), "controls": -1},
+    "atlases.batch_sizes": {"column": -1, "names": np.array(["a", "b"])},
+    "atlases.begin": {
+        "column": -1,
+        "names": np.array(["a", "b"]),
+        "sizes": np.ones(2),
+        "steps": np.ones(2),
+        "Y": np.zeros((2, 2)),
+        "theta": 1.0,
+        "sigma": 1.0,
+    },
+}
+
+
+@pytest.mark.parametrize("step", SINGLE_SITES)
+def test_sums_that_show_single_sites_are_refused_at_the_level_secure(tmp_path, step):
+    desk = Desk(tmp_path / "a", 'level = "secure"')
+    assert "a sum shows single sites" in desk.ask(step, payload=SINGLE_SITES[step])
+    named = Desk(tmp_path / "b", f'level = "secure"\nsteps = ["{step}"]', name="b")
+    assert "a sum shows single sites" not in named.ask(step, payload=SINGLE_SITES[step])
+
+
+def test_transforms_that_leave_one_site_in_a_sum_are_refused_at_the_level_secure(tmp_path):
+    """A spread of 1e300 at all other sites would make the total the part of one."""
+    form = {"features": np.array([0, 1]), "covariates": np.array([], dtype=np.int64), "mean": np.zeros(2)}
+    form |= {"slopes": np.zeros((0, 2)), "shift": np.zeros((2, 2)), "spread": np.array([[1.0, 1.0], [1e300, 1e300]])}
+    alone = Transform("combat.adjusted", {"names": np.array(["a", "b"]), **form})
+    desk = Desk(tmp_path / "a", 'level = "secure"')
+    inner = {"what": "sums.sums", "session": "r/0/x", **NUMBERS}
+    assert "a sum shows single sites" in desk.ask(OFFER, payload=inner, transforms=(alone,))
+
+
 @fs.step("levels.own")
 def own_step(site, thing):
     return {"x": float(np.sum(site.X))}
@@ -181,6 +249,17 @@ def test_drawn_rows_have_the_moments_of_tables_of_every_shape(shape):
         drawn = moment_rows(table, b"k")
         np.testing.assert_allclose(drawn.sum(axis=0), table.sum(axis=0), atol=1e-11)
         np.testing.assert_allclose(drawn.T @ drawn, table.T @ table, atol=1e-10)
+
+
+def test_ordinary_tables_are_not_refused():
+    rng = np.random.default_rng(0)
+    for n, d in ((60, 5), (60, 40), (30, 40), (500, 20)):
+        X = rng.normal(size=(n, d))
+        X[:, 1] = X[:, 0] + 0.1 * X[:, 1]  # alike
+        X[:, 2] = 2 * X[:, 0] - X[:, 1]  # in line, in every row
+        X[:, 3] = rng.integers(0, 2, n)
+        X[:, 4] = rng.lognormal(size=n)
+        assert problems(pd.DataFrame(X), 5) == []
 
 
 def test_a_least_set_of_one_row_refuses_no_column():

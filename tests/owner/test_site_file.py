@@ -69,7 +69,7 @@ def test_data_that_are_refused(write_site, data, said):
             "nor 'affine' or 'fedspan' or 'installed'",
         ),
         ('transforms = [""]', "'' is neither the id"),
-        ("hours = 3", r"\[rules\] 'hours' is not a known key; known are largest_reply"),
+        ("hours = 3", r"\[rules\] 'hours' is not a known key; known are approval, largest_reply"),
     ],
 )
 def test_rules_that_are_refused(write_site, rules, said):

@@ -226,6 +226,16 @@ def test_scores_need_noise():
         fs.FedPCA(2).fit(X).score_samples(X)
 
 
+def test_scores_with_a_redundant_column_do_not_depend_on_rounding():
+    X = np.random.default_rng(0).normal(size=(30, 3))[:, [0, 1, 2, 2]]
+    model = fs.FedPCA(4).fit(X)
+    model.explained_variance_[-1] = 0.0  # or any rounding error
+    at_zero = model.score_samples(X)
+    model.explained_variance_[-1] = 1e-18
+    np.testing.assert_array_equal(model.score_samples(X), at_zero)
+    assert np.isfinite(at_zero).all()
+
+
 @pytest.mark.parametrize("wire", [False, True])
 def test_pipelines_work_on_federations(wire):
     X, labels = low_rank(8)

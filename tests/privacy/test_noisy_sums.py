@@ -8,11 +8,14 @@ import pytest
 import fedspan as fs
 from fedspan.errors import QuorumError
 from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.discovery import install_steps
+from fedspan.federation.site.steps import find_step
 from fedspan.privacy import GaussianMoments, Ledger, epsilon_of, mu_of
 from fedspan.privacy.noisy_sums import in_unit_ball, on_grid, rows_in_bounds
 from fedspan.sums.noisy_moments import local_noisy_sums, noisy_moments
 from fedspan.sums.row_transforms import project
 
+install_steps()
 SECURE = fs.Policy(secure_sum=True)
 QUERY = {"center": np.zeros(3), "width": np.ones(3), "box": True, "multiplier": 3.0, "sharers": 4, "colluding": 0}
 
@@ -43,9 +46,46 @@ def test_a_row_alone_does_not_depend_on_its_place():
     row, axes = rng.normal(size=(1, 37)), rng.normal(size=(5, 37))
     site = fs.Site("a", row.repeat(1025, axis=0)).through(lambda X: project(X, axes)).in_call(CallContext({}, number=0))
     bounds = {"center": np.zeros(5), "width": np.full(5, 100.0), "box": False}
-    alone = np.concatenate(list(rows_in_bounds(site, **bounds, alone=True)))
-    assert len(np.unique(alone, axis=0)) == 1
-    assert len(np.unique(np.concatenate(list(rows_in_bounds(site, **bounds))), axis=0)) > 1  # what it is for
+    assert len(np.unique(np.concatenate(list(rows_in_bounds(site, **bounds))), axis=0)) == 1
+    assert len(np.unique(site.X, axis=0)) > 1  # what it is for
+
+
+SHARES = {"multiplier": 1.0, "sharers": 1, "colluding": 0}
+BALL = {"center": np.zeros(8), "width": np.full(8, 40.0), "box": False} | SHARES
+WITH_TARGET = {"center": np.zeros(9), "width": np.full(9, 40.0), "box": False} | SHARES
+CELLS = {"center": np.zeros(8), "clip": 40.0, "axes": np.eye(8)[:2], "centres": np.array([[0.0, 0.1], [0.1, 0.0]])}
+BEHIND_A_PROJECTION = {
+    "sums.noisy_sums": (BALL, np.sqrt(2.25)),
+    "sums.noisy_counts": ({"low": np.full(8, -1.0), "high": np.ones(8)} | SHARES, np.sqrt(8)),
+    "pca.noisy_gram": (BALL, np.sqrt(1.5)),
+    "regression.noisy_products": (WITH_TARGET, np.sqrt(1.5)),
+    "clustering.noisy_cells": (BALL | {"centres": np.eye(8)[:3] / 2}, np.sqrt(1.25)),
+    "maps.noisy_scatter": ({"center": np.zeros(8), "clip": 40.0} | SHARES, np.sqrt(1.5)),
+    "maps.noisy_cells": (CELLS | SHARES, np.sqrt(1.25)),
+}
+
+
+@pytest.mark.parametrize("step", BEHIND_A_PROJECTION)
+def test_behind_a_hostile_projection_a_row_moves_no_other_row(step, monkeypatch):
+    """Products of huge components round a row by its place in a block: one more row would move one of every block."""
+    monkeypatch.setattr("fedspan.privacy.noisy_sums.normal", lambda key, shape: np.zeros(shape))
+    rng = np.random.default_rng(0)
+    payload, sensitivity = BEHIND_A_PROJECTION[step]
+    X, components = rng.normal(size=(2050, 200)), 1e15 * rng.normal(size=(8, 200))
+    X[1:] -= (np.linalg.pinv(components) @ (components @ X[1:].T)).T  # what is left of a product is its rounding
+    sums = []
+    for rows in (X[1:], X):
+        fed = fs.LocalFederation([fs.Site("a", rows, np.zeros(len(rows)))]).apply(project, components=components)
+        sums.append(fed.ask(find_step(step).function, **payload)["a"])
+    moved = sum(np.sum((np.asarray(sums[1][key]) - sums[0][key]) ** 2) for key in sums[0])
+    assert np.sqrt(moved) <= sensitivity * (1 + 1e-6)
+
+
+def test_counts_of_cells_with_noise_take_no_mixed_columns():
+    fed = fs.federate(np.zeros((20, 2)), sites=np.arange(20) % 2).apply(project, components=np.eye(2))
+    payload = {"column": 0, "low": 0.0, "high": 1.0, "bins": 4, "by": -1, "groups": np.array([], dtype="U1")}
+    with pytest.raises(QuorumError, match="transforms that treat each cell by itself"):
+        fed.ask(find_step("describe.noisy_bins").function, **payload, **SHARES)
 
 
 @pytest.mark.parametrize(

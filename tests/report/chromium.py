@@ -94,8 +94,8 @@ class Chromium:
 
     # ---- The page.
 
-    def open(self, page: Path, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Open a file in a window of this size, and wait until it is there."""
+    def open(self, page: Path | str, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Open a file, or an address, in a window of this size, and wait until it is there."""
         self.complaints.clear()
         self.requests.clear()
         phone = width < 600
@@ -105,7 +105,7 @@ class Chromium:
             "Emulation.setEmulatedMedia", features=[scheme, {"name": "prefers-reduced-motion", "value": "reduce"}]
         )
         self._events.clear()
-        self.send("Page.navigate", url=page.resolve().as_uri())
+        self.send("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         self.wait_for("Page.loadEventFired")
 
     def run(self, script: str) -> Any:

@@ -72,5 +72,5 @@ def test_only_a_detector_can_be_judged(tmp_path):
             write_report(tmp_path / "r.html", title="t", records=a_record(), models=models, judged=judged)
     with pytest.raises(InputError, match="Judged, not a tuple"):
         write_report(tmp_path / "r.html", title="t", records=a_record(), models=[], judged=(np.eye(2), [0, 1]))
-    with pytest.raises(InputError, match="1 rows to judge by have no finite score"):
+    with pytest.raises(InputError, match="1 labelled rows have no finite score"):
         roc(FirstValue(), Judged(np.array([[np.inf], [0.0]]), [0, 1]))

@@ -10,8 +10,9 @@ CAPABILITIES = (
 )
 #: The rooms of ``src/fedspan`` that are changed.
 ROOMS = (
-    *("linalg", "aggregation", "federation", "durable", "secure_sum", "privacy", "owner", "engines"),
+    *("linalg", "aggregation", "attacks", "federation", "durable", "secure_sum", "privacy", "owner", "engines"),
     *CAPABILITIES,
+    *("audit", "report", "datasets", "gateway", "plots", "tracking"),
 )
 #: Laws that also test a room, beside ``tests/<room>`` and the room's doctests.
 LAWS = {

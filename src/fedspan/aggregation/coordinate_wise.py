@@ -99,7 +99,7 @@ def middle_values(points: Points, weights: Vector) -> tuple[Vector, Vector]:
 
 
 def _staying(points: Points, f: int) -> Points:
-    """Return the part of each entry that stays: 0 or 1, and something between where equal ones are on the edge."""
+    """Return the share of each entry that is kept: 0 or 1, or between these where equal values lie at the cut."""
     ranked = np.sort(points, axis=0)
     low, high = ranked[f], ranked[len(points) - f - 1]
     at_low, at_high = points == low, points == high

@@ -1,4 +1,4 @@
-"""FedAnomalyDetector: several detectors by sums, which judge a row together."""
+"""FedAnomalyDetector: several detectors by sums, whose ranks of a row are added up."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from fedspan.clustering.parts.rows_by_centre import closest_labels
-from fedspan.errors import MissingPackageError
+from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Indices, Matrix
 from fedspan.sums.plausible_totals import whole
@@ -42,11 +42,13 @@ def local_code_ties(site: Site, centres: Matrix) -> dict[str, Any]:
     return {"ties": found}
 
 
-@step("atlases.keep_clusters", reveals="nothing")
+@step("atlases.keep_clusters", reveals="sums", counts=["n"])
 def local_keep_clusters(site: Site, centres: Matrix, of_centre: Indices) -> dict[str, Any]:
-    """Leaves the site: nothing. For later steps of the run it keeps the cluster of each row."""
+    """Leaves the site: its number of rows. For later steps of the run it keeps the cluster of each row."""
+    if len(of_centre) != len(centres):
+        raise InputError(f"{len(centres)} centres have {len(of_centre)} clusters, and must have one each")
     site.state["cluster"] = of_centre[closest_labels(site.X, centres)].astype(np.int32)
-    return {}
+    return {"n": len(site)}
 
 
 def two_closest(X: Any, centres: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -74,7 +76,7 @@ def cell_clusters(fed: Federation, *, centres: Array, resolution: float = 1.0) -
     found = whole(fed.sum(local_code_ties, centres=centres), ties=(k, k))["ties"].astype(np.float64)
     ties = np.maximum(found + found.T, 0.0)
     of_centre = _communities(ties, resolution, int(fed.rng.integers(2**31)))
-    fed.ask(local_keep_clusters, centres=centres, of_centre=of_centre)
+    fed.sum(local_keep_clusters, centres=centres, of_centre=of_centre)
     return CellClusters(of_centre, ties)
 
 

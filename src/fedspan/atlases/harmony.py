@@ -55,9 +55,9 @@ class FedHarmony(FedTransformer, FedEstimator):
         Share of the rows that are assigned at once: ten blocks cost ten sums in each pass. The original has 0.05.
     max_iter : int, default=10
         Rounds of clustering and correction.
-    max_iter_cluster : int, default=10
+    max_iter_cluster : int, default=20
         Passes of clustering in each round.
-    tol, tol_cluster : float, default=1e-4 and 1e-3
+    tol, tol_cluster : float, default=1e-4
         The relative decrease of the objective at which rounds end, and the passes of a round.
     n_init : int, default=4
         Starts of k-means, which share their calls.
@@ -116,9 +116,9 @@ class FedHarmony(FedTransformer, FedEstimator):
         batches: Any = None,
         block_size: float = 0.1,
         max_iter: int = 10,
-        max_iter_cluster: int = 10,
+        max_iter_cluster: int = 20,
         tol: float = 1e-4,
-        tol_cluster: float = 1e-3,
+        tol_cluster: float = 1e-4,
         n_init: int = 4,
         random_state: Any = None,
         verbose: int = 0,

@@ -34,6 +34,7 @@ from fedspan.atlases.parts.batch_labels import (
     features_of,
     local_batch_sizes,
     rows_of,
+    sites_are_batches,
     without_batch,
 )
 from fedspan.atlases.parts.row_draws import blocks_of, grid_steps, row_keys
@@ -74,9 +75,9 @@ class HarmonySettings:
     n_clusters: int | None = None
     block_size: float = 0.1
     max_iter: int = 10
-    max_iter_cluster: int = 10
+    max_iter_cluster: int = 20
     tol: float = 1e-4
-    tol_cluster: float = 1e-3
+    tol_cluster: float = 1e-4
     n_init: int = 4
 
 
@@ -102,7 +103,7 @@ def unit_rows(X: Any, column: Column) -> Array:
     return unit(features_of(X, column))
 
 
-@step("atlases.begin", reveals="nothing")
+@step("atlases.begin", reveals="nothing", by_site=sites_are_batches)
 def local_begin(
     site: Site,
     column: Column,
@@ -149,7 +150,7 @@ def local_centres(
 
 
 def of_blocks(site: Site, *, blocks: int, **_: Any) -> int:
-    """Return the number of rows for each block: some block has no more than that."""
+    """Return the mean number of rows per block: the smallest block has at most that."""
     return len(site) // max(1, blocks)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.atlases.parts.batch_labels import Column, batch_codes, features_of, labels_of, rows_of
+from fedspan.atlases.parts.batch_labels import Column, batch_codes, features_of, labels_of, rows_of, sites_are_batches
 from fedspan.atlases.parts.soft_clusters import Rounds, assigned, batch_sums, corrected, effects_beside, row_parts, unit
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Effects = Annotated[NDArray[np.float64], ArrayOf("float", 3)]
 
 
-@transform("atlases.harmonized", view=True)
+@transform("atlases.harmonized", view=True, by_site=True)
 def harmonized(
     site: Site, column: Column, names: Labels, Y: Stack, penalties: Stack, effects: Effects, sigma: Positive
 ) -> Site:
@@ -38,7 +38,7 @@ def harmonized(
     return site.through(shown, frames=True)
 
 
-@step("atlases.new_batch_sums", reveals="sums")
+@step("atlases.new_batch_sums", reveals="sums", by_site=sites_are_batches)
 def local_new_batch_sums(
     site: Site, column: Column, names: Labels, Y: Stack, effects: Effects, sigma: Positive
 ) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class RandomNoise(KeyAttack):
 
 @dataclass(frozen=True)
 class NonFinite(KeyAttack):
-    """Send a `value` of "nan" or "inf" in every entry: one of them ruins any average that does not check."""
+    """Send a `value` of "nan" or "inf" in every entry: one of them makes an average without checks meaningless."""
 
     value: str = "nan"
 

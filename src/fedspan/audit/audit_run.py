@@ -182,7 +182,7 @@ def _on_measures(case: Case, *, given_bounds: bool) -> list[str]:
             "order. They were matched with the nearest rebuilt rows, and so measured."
         )
     if received.distances is not None and case.public is None:
-        found.append("No public rows were given: an attacker who has some does better where rows are rebuilt in part.")
+        found.append("No public rows were given: an attacker that has some does better where rows are rebuilt in part.")
     if case.bounds is not None and not given_bounds and case.truth is not None:
         whose = "public" if case.public is not None else "true"
         step = 10.0 ** np.floor(np.log10(case.bounds[1] - case.bounds[0]) - 3)  # four digits of the range

@@ -85,7 +85,7 @@ class Received:
     exact : bool
         Whether the distances are known to have neither noise nor rounding beyond double precision.
     noise, map, k_means_sums, sums : Noise, ReceivedMap, KMeansSums, Sums, optional
-        `sums` are those of FedDL; `of_rows` says that those of k-means are of rows as they are, not along axes.
+        `sums` are those of FedDL; `of_rows` states that those of k-means are of rows as they are, not along axes.
     histograms : tuple of arrays (g, g)
         Of the positions of all rows, one for each round.
     journals : tuple of paths

@@ -366,11 +366,11 @@ class RowSearch:
         for j, column in enumerate(rows.T):
             cells, first = np.unique(column, return_index=True)
             width, grid = np.ptp(cells), max(common, step(cells))
-            if len(cells) * grid < 1e-3 * width:  # neither constant nor too coarse to tell
+            if len(cells) * grid < 1e-3 * width:  # neither constant nor too coarse to be recognised
                 parts.append(np.column_stack([cells, first, np.full(len(cells), j)]))
                 expected += len(cells) * max(grid, 2e-13 * np.abs(cells).max()) / width
         if not parts:
-            self.cut["cells"] = "cells: the values of all columns are too coarse to tell"
+            self.cut["cells"] = "cells: the values of all columns are too coarse to be recognised"
             return
         all_cells = np.concatenate(parts)
         cells, first, columns = all_cells[np.argsort(all_cells[:, 0])].T

@@ -124,7 +124,7 @@ in a file that are behind that place are cut off, and written again. Standard in
 REPORT = (
     "Write the report of a run again: from its folder (settings, sites, failures and their reasons, rounds and bytes, "
     "the models' pictures, privacy, versions, how to run it again), also of a run that was stopped or fetched; or from "
-    "a saved model. It has what [report] in its study.toml asks for."
+    "a saved model. It has what [report] in its study.toml requests."
 )
 
 AUDIT = """\
@@ -144,7 +144,7 @@ They are as private as the rows.
 """
 
 FEDERATION_INIT = """\
-Make one kit for each participant of a federation: the coordinator, every site, every user.
+Make the authority of a federation: the key that approves participants, and the list of them that it signs.
 
 fed.toml:
 
@@ -155,12 +155,22 @@ fed.toml:
     [users]                             # the role of each user
     alice = "analyst"                   # runs studies
     bob = "viewer"                      # sees which sites are online
+    olga = "operator"                   # disables sites, cancels studies
 
     [schema]                            # optional: the columns of all sites, in the order of the studies
     age = "integer"                     # boolean, integer, number, text, time or duration
 
-Each kit is a folder with a private key: hand it to its owner in a safe way. Keep 'authority' to yourself: its key makes
-participants. To add sites or users, or to change the schema, edit fed.toml and run this again.
+Keep the authority's folder to yourself: its key makes participants. Each participant makes its own key ('fedspan site
+enroll'), and 'fedspan federation approve' signs it. Run init again after a change of fed.toml: it never makes a second
+identity for a name. With --kits all kits are made here, for a trial on one machine.
+"""
+
+APPROVE = """\
+Approve requests to take part, made by 'fedspan site enroll', 'user enroll' and 'coordinator enroll', and sign the next
+list of participants. Compare the digest of each key with the one that the participant reads out to you.
+
+A name has one identity. --replace gives it the key of the request, and revokes the one before it, within seconds and
+without a restart of the others.
 """
 
 FEDERATION_DEMO = (
@@ -174,6 +184,14 @@ Check a site's file and its data, without joining a federation.
 Prints the columns with their kinds and their numbers of missing cells (no values), differences from the schema (with
 --kit, also from the federation's), the rules in words, the budget, the log, and the steps that the rules allow. Writes
 nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
+"""
+
+SITE_STUDIES = """\
+Print the studies that wait for your approval: who proposes each, what it computes, what leaves the site, how often at
+most, and what it costs of the privacy budget. Then the runs that go on, with what has left so far.
+
+With approval = "required" under [rules], nothing runs that was not approved. An approval covers the study's steps,
+parameters and numbers of calls, and nothing else. 'fedspan site start --console' shows the same on a page.
 """
 
 LOG = """\

@@ -6,13 +6,18 @@ import argparse
 import importlib
 import os
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import fedspan
 from fedspan.cli import help_texts
+from fedspan.cli.command_parser import add as _add
+from fedspan.cli.command_parser import group as _group
+from fedspan.cli.command_parser import option as _option
+from fedspan.cli.command_parser import path as _path
+from fedspan.cli.federation import members_parser
+from fedspan.cli.site.owner_arguments import add_owner_commands
 from fedspan.errors import FedspanError, InputError, JournalError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -27,10 +32,10 @@ PAPERS = {
 
 #: The published methods that ``fedspan audit --of`` attacks.
 METHODS = ("fed-tsne", "sense")
+#: An address of a local page.
+CONSOLE: dict[str, Any] = {"nargs": "?", "const": "8765", "metavar": "[HOST:]PORT"}
 #: Targets that run in the foreground.
 PROCESSES = "fedspan.engines.nvflare.setup.processes"
-#: The name of an argument, and its settings for argparse.
-Argument = tuple[str, dict[str, Any]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -215,16 +220,6 @@ def _add_federation(commands: Any) -> None:
     federation = _group(
         commands, "federation", "set up a real federation, see its status, try it out", "fedspan federation demo"
     )
-    _add(
-        federation,
-        "init",
-        f"{module}:init",
-        "make the kits of all participants",
-        _path("plan", "fed.toml", "name, server, sites, users, and a schema"),
-        _path("--out", "FOLDER", "where to (default: kits)", default=Path("kits")),
-        description=help_texts.FEDERATION_INIT,
-        example="fedspan federation init fed.toml --out kits",
-    )
     steps = _option("--steps", "name all steps that each site's owner allows", action="store_true")
     _add(
         federation,
@@ -251,6 +246,10 @@ def _add_federation(commands: Any) -> None:
         "run the coordinator of a real federation",
         "fedspan coordinator start kits/coordinator",
     )
+    members_parser.add_authority(federation)
+    members_parser.add_operation(federation)
+    members_parser.add_enrolment(coordinator, "coordinator")
+    members_parser.add_enrolment(_group(commands, "user", "take part as a user", "fedspan user enroll alice"), "user")
     own = _path("path", "KIT", "the coordinator's kit")
     _add(
         coordinator,
@@ -326,58 +325,21 @@ def _add_site(commands: Any) -> None:
         description=help_texts.LOG,
         example="fedspan site log audit.jsonl --refused",
     )
+    members_parser.add_enrolment(site, "site")
     own = _path("path", "KIT", "the site's kit")
     config = _path("--config", "site.toml", "the owner's data and rules", required=True)
     _add(
         site,
         "start",
-        f"{PROCESSES}:start_site",
+        "fedspan.cli.site.start_command:start",
         "take part in a federation, in the foreground, until Ctrl-C",
         own,
         config,
+        _option("--console", "serve the owner's page (default: 8765, on this machine alone)", **CONSOLE),
         description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
-        example="fedspan site start kits/north --config site.toml",
+        example="fedspan site start kits/north --config site.toml --console",
     )
-
-
-def _option(name: str, help: str, **settings: Any) -> Argument:
-    return name, {"help": help, **settings}
-
-
-def _path(name: str, metavar: str, help: str, **settings: Any) -> Argument:
-    return name, {"type": Path, "metavar": metavar, "help": help, **settings}
-
-
-def _add(
-    commands: Any, name: str, target: str, help: str, *arguments: Argument, description: str, example: str
-) -> None:
-    """Add a command that calls `target`, written as ``module:function``, with its arguments by name.
-
-    Modules are imported only when their command runs.
-    """
-    text = description if "\n" in description else textwrap.fill(description, 100)
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=text,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for flag, settings in arguments:
-        parser.add_argument(flag, **settings)
-    parser.set_defaults(target=target)
-
-
-def _group(commands: Any, name: str, help: str, example: str) -> Any:
-    """Add a group of commands, and return what its commands are added to."""
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=f"{help[0].upper()}{help[1:]}. 'fedspan {name} COMMAND --help' explains a command.",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_owner_commands(site, _add, _option, _path)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -38,7 +38,7 @@ def report(run: Path, out: Path | None) -> int:
 def _study(
     run: Path, models: Sequence[Any], settings: dict[str, str]
 ) -> tuple[list[SiteTable], ReportPlan, str | None]:
-    """Return the study's rows, what it asks of its report, and its text; `settings` name what cannot be read."""
+    """Return the study's rows, what it requests of its report, and its text; `settings` name what cannot be read."""
     tables: list[SiteTable] = []
     plan = ReportPlan()
     if not (run / "study.toml").is_file():

@@ -55,7 +55,7 @@ LABELS = "the posted labels of the rows"
 UNPOSTED = "labels of rows, if they are posted later"
 
 
-@step("clustering.noisy_cells", reveals="sums")
+@step("clustering.noisy_cells", reveals="sums", noisy=True)
 def local_noisy_cells(
     site: Site,
     center: Vector,
@@ -71,7 +71,7 @@ def local_noisy_cells(
     k, d = centres.shape
     exact, centres = np.zeros((k, d + 1)), on_grid(centres)
     ratio = width / _length(width)  # from a length for each column to the same for all
-    for U in rows_in_bounds(site, center, width, box, alone=True):
+    for U in rows_in_bounds(site, center, width, box):
         Z = on_grid(in_unit_ball(U * ratio))
         np.add.at(exact, closest(Z, centres[None])[:, 0], np.column_stack([Z, np.full(len(Z), WEIGHT)]))
     found = noisy(exact)

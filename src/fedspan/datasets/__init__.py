@@ -2,7 +2,7 @@
 
 Loaders read files from the folder named by the environment variable ``FEDSPAN_DATA`` (by default ``fedspan``
 in the user's cache). Nothing is downloaded, and nothing is read before a loader is called. Every loader and
-generator returns a `Bunch`, whose ``describe()`` says what it holds.
+generator returns a `Bunch`, whose ``describe()`` lists what it holds.
 
 Examples
 --------

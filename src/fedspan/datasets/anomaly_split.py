@@ -36,7 +36,7 @@ def anomaly_split(
     order : {"random", "first", "last"}, default="random"
         Which normal rows train: ``"random"``: a seeded shuffle, train first, then test. ``"first"``: the
         first in file order, and the last ones test. ``"last"``: the last in file order, and the first ones
-        test. A split by file order shifts the distribution where the file's order means something: say which
+        test. A split by file order shifts the distribution where the file's order has a meaning: state which
         one was used.
     seed : int, default=0
         Decides the shuffle and, independently of it, the draw of attacks.

@@ -1,4 +1,4 @@
-"""What every loader, split and generator returns: named arrays that can say what they are."""
+"""What every loader, split and generator returns: named arrays with a description."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Bunch(_SklearnBunch):  # type: ignore[misc]  # scikit-learn ships no type 
     """
 
     def describe(self) -> str:
-        """Say in a few lines what is inside: size, type, classes, gaps, range, source and terms.
+        """Describe the content in a few lines: size, type, classes, gaps, range, source and terms.
 
         Returns
         -------

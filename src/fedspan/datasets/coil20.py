@@ -37,13 +37,6 @@ def load_coil20() -> Bunch:
     ------
     DataMissingError
         If the file is not in the data folder.
-
-    Examples
-    --------
-    ::
-
-        objects = load_coil20()
-        print(objects.describe())
     """
     path = find_file(COIL20_FILE, _SOURCE)
     members = {"images": ("u", (ROWS, 32, 32)), "labels": ("u", (ROWS,)), "view": ("u", (ROWS,))}

@@ -59,7 +59,7 @@ def data_folder() -> Path:
 
 
 def find_file(name: str, source: Source) -> Path:
-    """Return the path of a file in the data folder, or say where to get it."""
+    """Return the path of a file in the data folder, or raise an error that names its source."""
     path = data_folder() / name
     if not path.is_file():
         raise DataMissingError(

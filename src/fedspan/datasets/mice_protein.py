@@ -55,13 +55,6 @@ def load_mice_protein(*, missing: Literal["keep", "drop", "mean"] = "keep") -> B
     ------
     DataMissingError
         If the file is not in the data folder.
-
-    Examples
-    --------
-    ::
-
-        mice = load_mice_protein(missing="mean")
-        print(mice.describe())
     """
     one_of("missing", missing, ("keep", "drop", "mean"))
     path = find_file(MICE_FILE, _SOURCE)

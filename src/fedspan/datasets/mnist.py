@@ -65,13 +65,6 @@ def load_mnist(*, part: Part = "train") -> Bunch:
     ------
     DataMissingError
         If the file is not in the data folder.
-
-    Examples
-    --------
-    ::
-
-        digits = load_mnist(part="test")
-        print(digits.describe())
     """
     wanted = _parts(part)
     path = find_file(MNIST_FILE, _MNIST)
@@ -101,13 +94,6 @@ def load_fashion_mnist(*, part: Part = "test") -> Bunch:
     ------
     DataMissingError
         If a file is not in the data folder.
-
-    Examples
-    --------
-    ::
-
-        clothes = load_fashion_mnist()
-        print(clothes.describe())
     """
     pieces = [_fashion_piece(name) for name in _parts(part)]
     return _bunch(_FASHION, _FASHION_ABOUT, pieces, _CLOTHES)

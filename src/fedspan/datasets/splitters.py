@@ -38,7 +38,7 @@ def split_iid(n_rows: int, n_sites: int, *, seed: int) -> Labels:
     n_rows, n_sites : int
         At least one row a site. Sizes differ by at most one; the first sites have the additional rows.
     seed : int
-        Decides who gets which row.
+        Decides which site gets which row.
 
     Returns
     -------
@@ -112,9 +112,9 @@ def split_dirichlet(y: ArrayLike, n_sites: int, alpha: float, *, min_rows: int =
     alpha : float
         Concentration, above 0.
     min_rows : int, default=1
-        Every site gets at least so many rows; ``n_sites * min_rows`` may not exceed the number of rows.
+        Every site gets at least this number of rows; ``n_sites * min_rows`` may not exceed the number of rows.
     seed : int
-        Decides the shares and who gets which row.
+        Decides the shares, and which site gets which row.
 
     Returns
     -------
@@ -180,9 +180,9 @@ def split_heavy_tailed(n_rows: int, n_sites: int, *, exponent: float = 1.0, min_
     exponent : float, default=1.0
         0 gives equal sizes; the larger, the fewer sites have most of the rows.
     min_rows : int, default=1
-        Every site gets at least so many rows; ``n_sites * min_rows`` may not exceed ``n_rows``.
+        Every site gets at least this number of rows; ``n_sites * min_rows`` may not exceed ``n_rows``.
     seed : int
-        Decides who gets which row; the sizes do not depend on it.
+        Decides which site gets which row; the sizes do not depend on it.
 
     Returns
     -------

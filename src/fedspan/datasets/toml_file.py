@@ -19,7 +19,7 @@ _SAFE = ("Cannot overwrite a value", "Expected", "Found invalid character", "Ill
 
 
 def parsed(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return a file's text and what it says.
+    """Return a file's text and its content.
 
     Whatever is wrong, the error repeats nothing of the file, and holds on to nothing of it either: there may be a
     password in it.

@@ -101,13 +101,6 @@ def load_ton_iot(*, table: Literal["network", "fedpca"] = "network") -> Bunch:
     ------
     DataMissingError
         If the file is not in the data folder.
-
-    Examples
-    --------
-    ::
-
-        ton = load_ton_iot()
-        print(ton.describe())
     """
     one_of("table", table, ("network", "fedpca"))
     return _load_network() if table == "network" else _load_fedpca()

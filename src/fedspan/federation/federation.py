@@ -30,7 +30,6 @@ from fedspan.federation.site.site import generator
 from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.site.steps import dotted_name, find_step
 from fedspan.federation.site.transforms import Transform
-from fedspan.federation.versions import versions
 from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 
 StepLike = Callable[..., Any] | str
@@ -50,6 +49,9 @@ class Root:
     simulated: bool = False  # whether all sites are in this process
     runs: int = 0
     open_run: Run | None = None  # of protocols that are called on the federation itself
+
+    def __post_init__(self) -> None:
+        self.rules: dict[str, Any] = plain(self.policy)["fields"]
 
     def close(self) -> None:
         """Close the run of protocols that were called on the federation itself."""
@@ -135,7 +137,10 @@ class Federation:
     @property
     def record(self) -> RunRecord:
         """The record of the current run."""
-        return self._run.record
+        run = self._run
+        if not run.record.versions:
+            run.keep_versions()
+        return run.record
 
     def ask(self, step: StepLike, to: Iterable[str] | None = None, /, **payload: object) -> Replies:
         """Run `step` at the sites `to` (default: all) and return every reply.
@@ -359,8 +364,8 @@ class Federation:
         """Begin a run with the next number."""
         root, view = self._root, self._view
         seed = root.seed if seed is None else seed
-        record = RunRecord(what, settings, root.runs, seed, tuple(root.engine.sites), versions=versions())
-        record.policy, record.conditions = plain(root.policy)["fields"], view.conditions
+        record = RunRecord(what, settings, root.runs, seed, tuple(root.engine.sites))
+        record.policy, record.conditions = dict(root.rules), view.conditions
         record.simulated = root.simulated
         record.transforms = tuple(transform.id for transform in view.transforms)
         folder = None if root.run_dir is None else root.run_dir / f"run-{root.runs:03d}"
@@ -435,7 +440,8 @@ class Federation:
 
     def _check_limits(self, call: Call, run: Run) -> None:
         """Refuse a payload that is too large, and a call of a run that takes too long."""
-        size = max(_bytes_down(call).values(), default=0)
+        sizes = _bytes_down(call)
+        size = sizes.size if isinstance(sizes, SameSize) else max(sizes.values(), default=0)
         if size > self.policy.max_bytes:
             raise MessageError(
                 f"the payload of step {call.step.id!r} has {size} bytes, more than the {self.policy.max_bytes} allowed"
@@ -493,7 +499,7 @@ class Federation:
         return bool(offline) and possible >= needed and self._run.wait(offline, self.policy.run_deadline)
 
     def _add_up(self, found: Collected, call: Call, how: str, quorum: bool) -> None:
-        """Replace replies, or their secure sum, by the total under the name ``""``, or by why there is none."""
+        """Replace replies, or their secure sum, by the total under the name ``""``, or by why it is missing."""
         replies, found.replies = found.replies, {"": {}}
         if not quorum or found.error is not None:
             return

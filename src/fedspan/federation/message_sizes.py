@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class SameSize(Mapping[str, int]):
     """The same size for each of some sites: a read-only dict that takes no memory per site.
 
@@ -17,22 +19,19 @@ class SameSize(Mapping[str, int]):
     (48, 96, True)
     """
 
-    __slots__ = ("_sites", "size")
-
-    def __init__(self, sites: Sequence[str], size: int) -> None:
-        self._sites = sites
-        self.size = size
+    sites: Sequence[str]
+    size: int
 
     def __getitem__(self, site: str) -> int:
-        if site not in self._sites:
+        if site not in self.sites:
             raise KeyError(site)
         return self.size
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._sites)
+        return iter(self.sites)
 
     def __len__(self) -> int:
-        return len(self._sites)
+        return len(self.sites)
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -43,7 +42,7 @@ class SameSize(Mapping[str, int]):
 
     def of(self, sites: Sequence[str]) -> bool:
         """Return whether these are the sites."""
-        return self._sites is sites or tuple(self._sites) == tuple(sites)
+        return self.sites is sites or tuple(self.sites) == tuple(sites)
 
 
 class _Repeated(ValuesView[int]):

@@ -136,3 +136,7 @@ class Ending(str):
     def of(cls, values: Mapping[str, str]) -> Self:
         """Read what `values` returned."""
         return cls(EndingKind(values["how"]), values["words"])
+
+
+#: Of a run that has not ended.
+NOT_ENDED = Ending()

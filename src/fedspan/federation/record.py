@@ -16,7 +16,7 @@ from fedspan.checks import json_value
 from fedspan.errors import InputError
 from fedspan.federation.message_sizes import read, written
 from fedspan.federation.notebook_html import fact_table, first_names
-from fedspan.federation.outcomes import Ending, Failure
+from fedspan.federation.outcomes import NOT_ENDED, Ending, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.site.steps import dotted_name
 
@@ -137,7 +137,7 @@ class RunRecord:
     sites: tuple[str, ...]
     calls: list[CallRecord] = field(default_factory=list)
     metrics: list[Metrics] = field(default_factory=list)
-    stopped: Ending = field(default_factory=Ending)
+    stopped: Ending = NOT_ENDED
     privacy: PrivacySpent | None = None
     versions: dict[str, str] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)

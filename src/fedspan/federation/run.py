@@ -63,7 +63,8 @@ class Run:
         head = None if folder is None else self._open_files(folder)
         self.id = engine.begin(f"{record.what}#{record.number}", head)
         self.watched = folder is not None or bool(observers)  # calls are reported to a file or to observers
-        self._keep_versions()  # an existing journal decides the number of threads
+        if self.watched:
+            self.keep_versions()  # an existing journal decides the number of threads
         self._notify("began", record)
 
     def rounds(self, n: int) -> Iterator[int]:
@@ -117,6 +118,13 @@ class Run:
         self.record.privacy = privacy if again or before is None else before + privacy
         self._write("privacy", self.record.privacy.values())
 
+    def keep_versions(self) -> None:
+        """Keep in the record which extras were loaded, and what else has changed, since it began."""
+        found = versions()
+        if found != self.record.versions:
+            self.record.versions = found
+            self._write("versions", found)
+
     def wait(self, sites: tuple[str, ...], deadline: float) -> bool:
         """Wait for offline sites until the run is `deadline` seconds old; return whether one may be back."""
         left = self.began + deadline - time.monotonic()
@@ -146,7 +154,7 @@ class Run:
     def close(self, *, resumable: bool) -> None:
         """Release files and the sites' states; a run of protocols on the federation itself ends with this."""
         self.record.stopped = self.record.stopped or Ending(EndingKind.CLOSED)
-        self._keep_versions()
+        self.keep_versions()
         self._write("ended", self.record.stopped.values())
         try:
             self.engine.end(self.id, self.record.sites, resumable and self.journal is not None)
@@ -157,13 +165,6 @@ class Run:
                 self._lines.close()
                 self._lines = None
 
-    def _keep_versions(self) -> None:
-        """Keep in the record which extras were loaded, and what else has changed, since it began."""
-        found = versions()
-        if found != self.record.versions:
-            self.record.versions = found
-            self._write("versions", found)
-
     def _open_files(self, folder: Path) -> dict[str, Any]:
         """Open or resume the journal, begin the record's file, and return the journal's head."""
         try:
@@ -171,6 +172,7 @@ class Run:
         except OSError as error:
             raise InputError(f"run_dir={str(folder.parent)!r} cannot be used: {error.strerror}") from None
         record = self.record
+        record.versions = versions()
         head = {"format": 1, "what": record.what, "settings": record.settings, "run": record.number}
         head |= {"seed": record.seed, **self.engine.describe()}
         self.journal = Journal(folder / "journal", head, advice=self.engine.advice)

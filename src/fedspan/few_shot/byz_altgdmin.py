@@ -91,7 +91,7 @@ def byz_altgdmin(
         The start. "subspace_median" is one shot, and needs sites with at least `rank` tasks each; "median_of_means"
         runs power methods within `groups` of sites; "random" needs no site. "auto": the first where a typical site has
         twice as many tasks as directions are wanted (or as many, if they are the tasks of all sites), then the second
-        with the smallest groups that have so many tasks, then the third.
+        with the smallest groups that have that number of tasks, then the third.
     groups : int, optional
         Of the start by median of means. Default: half the number of sites; fewer than half of the groups may hold a
         malicious site.

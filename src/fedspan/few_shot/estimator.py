@@ -97,7 +97,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         ``U b_k`` of each task.
     intercept_ : array (q,)
     task_errors_ : array (q,)
-        Root mean squared residual of each task's rows, per degree of freedom; NaN where there is none, and with an
+        Root mean squared residual of each task's rows, per degree of freedom; NaN without any, and with an
         aggregator, since then sites do not send it.
     noise_variance_ : float
         Mean squared residual per degree of freedom.

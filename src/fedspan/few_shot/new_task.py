@@ -35,7 +35,7 @@ class NewTask:
         infinite up to m = r + 1), of what the rows do not decide or a ridge shrinks, and of the error of the
         representation. Malicious sites in the training can make the true error larger.
     residual_variance : float
-        Mean squared residual per degree of freedom, NaN where there is none. If it is many times the model's
+        Mean squared residual per degree of freedom, NaN without any. If it is many times the model's
         ``noise_variance_``, this task does not fit the representation.
     """
 

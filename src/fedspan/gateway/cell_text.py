@@ -1,7 +1,7 @@
 """Read the text of a cell as a number or as a name: the same rules at every site and on every gateway.
 
 - Missing: empty text, the marks in `MISSING` in any case ("-", "NA", "null", ...), infinities, and numbers beyond
-  `LARGEST` in magnitude, whose powers would overflow. "none" is a name: of a diagnosis, say.
+  `LARGEST` in magnitude, whose powers would overflow. "none" is a name, such as that of a diagnosis.
 - A number: text such as ``"12"``, ``" 1e3"``, ``"0x1f"``, ``"true"``.
 - A name: any text that is not missing, with single white space. Whole numbers are written without a fraction, so that
   ``"80"`` and ``"80.0"`` are one name.

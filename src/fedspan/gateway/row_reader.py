@@ -55,7 +55,7 @@ class RowReader:
         self._place = None if header is None else self._places(header)
 
     def row(self, line: bytes) -> Any:
-        """Return one row, or ``None`` for a line that is none: empty, or the header of CSV."""
+        """Return one row, or ``None`` for an empty line and for the header of CSV."""
         if not line.strip():
             return None
         if self.form == "jsonl":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any, Self
@@ -15,8 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.landmarks.parts.card_rows import double_device
 from fedspan.landmarks.parts.neighbor_search import packages
+from fedspan.linalg.array_backend import to_device, to_numpy
 from fedspan.linalg.layout.grid_repulsion import Grid
+from fedspan.linalg.layout.tsne_layout import joint_shares, tsne_layout
 from fedspan.maps.by_centers import one_shot_map, place_by_centres, placing_parameters
 from fedspan.maps.by_sums import Layout, PrivateMap, private_map
 from fedspan.maps.parts.map_centres import Codebooks
@@ -77,8 +80,9 @@ class FedTSNE(FedMap):
         landmarks, and not the distances. With ``share="centers"`` `fedspan.privacy.GaussianCenters` covers all sums,
         but not posted positions. See ``docs/privacy.md``.
     device : str, optional
-        Where landmarks' gradients (at sites that have it) and neighbours are computed, as torch names it: ``"cuda"``
-        (extra ``gpu``). Default: numpy.
+        Where landmarks' gradients (at sites that have it), neighbours and the layout in the plane are computed, as
+        torch names it: ``"cuda"`` (extra ``gpu``). A seed gives the same map again on the same device; it is another
+        map than the processor's. Default: numpy and openTSNE.
     n_jobs : int, default=1
         Threads of the layout; -1 for one per processor. With more than one a map may differ in its last digits from
         run to run.
@@ -267,6 +271,8 @@ class FedTSNE(FedMap):
         self.density_extent_ = (float(made.low[0]), float(high[0]), float(made.low[1]), float(high[1]))
 
     def _check_layout(self) -> None:
+        if self.device is not None and self.n_components != 2:
+            raise InputError(f"n_components={self.n_components}: on a device a t-SNE map has 2; device=None has others")
         real_number("perplexity", self.perplexity, least=1)
         whole_number("early_exaggeration_iter", self.early_exaggeration_iter, 0)
         whole_number("n_iter", self.n_iter, 0)
@@ -275,27 +281,55 @@ class FedTSNE(FedMap):
         return min(n - 1, max(1, int(3 * self.perplexity)))
 
     def _layout(self, fed: Federation, indices: Array, distances: Array, start: Array) -> Array:
+        with counted_rounds(fed, (self.early_exaggeration_iter + self.n_iter) // _EVERY) as rounds:
+
+            def report(iteration: int, error: float, embedding: Array) -> None:
+                next(rounds, None)
+                fed.log(kl_divergence=float(error))
+
+            perplexity = min(float(self.perplexity), max(1.0, indices.shape[1] / 3))
+            lay_out = self._on_processor if self.device is None else self._on_device
+            found, self.kl_divergence_ = lay_out(fed, indices, distances, 1e-4 * start, perplexity, report)
+        return found
+
+    def _on_processor(
+        self, fed: Federation, indices: Array, distances: Array, start: Array, perplexity: float, report: Any
+    ) -> tuple[Array, float]:
+        """Return the positions, and their KL divergence, by openTSNE."""
         opentsne, affinity, nearest = packages("openTSNE", "openTSNE.affinity", "openTSNE.nearest_neighbors")
-
-        def report(iteration: int, error: float, embedding: Array) -> None:
-            next(rounds, None)
-            fed.log(kl_divergence=float(error))
-
         affinities = affinity.PerplexityBasedNN(
-            perplexity=min(float(self.perplexity), max(1.0, indices.shape[1] / 3)),
+            perplexity=perplexity,
             knn_index=nearest.PrecomputedNeighbors(indices.astype(np.int64), distances.astype(np.float64)),
             n_jobs=self.n_jobs,
         )
-        with counted_rounds(fed, (self.early_exaggeration_iter + self.n_iter) // _EVERY) as rounds:
-            found = opentsne.TSNE(
-                n_components=self.n_components,
-                early_exaggeration_iter=self.early_exaggeration_iter,
-                n_iter=self.n_iter,
-                negative_gradient_method="auto" if self.n_components <= 2 else "bh",
-                callbacks=report,
-                callbacks_every_iters=_EVERY,
-                n_jobs=self.n_jobs,
-                random_state=int(fed.rng.integers(2**31)),
-            ).fit(affinities=affinities, initialization=1e-4 * start)
-        self.kl_divergence_ = float(found.kl_divergence)
-        return np.asarray(found)
+        found = opentsne.TSNE(
+            n_components=self.n_components,
+            early_exaggeration_iter=self.early_exaggeration_iter,
+            n_iter=self.n_iter,
+            negative_gradient_method="auto" if self.n_components <= 2 else "bh",
+            callbacks=report,
+            callbacks_every_iters=_EVERY,
+            n_jobs=self.n_jobs,
+            random_state=int(fed.rng.integers(2**31)),
+        ).fit(affinities=affinities, initialization=start)
+        return np.asarray(found), float(found.kl_divergence)
+
+    def _on_device(
+        self, fed: Federation, indices: Array, distances: Array, start: Array, perplexity: float, report: Any
+    ) -> tuple[Array, float]:
+        """Return the same by fedspan's own layout, on the device."""
+        device = double_device(self.device) or "cpu"
+        shares = joint_shares(to_device(indices, device), to_device(distances, device), perplexity)
+
+        def after_step(steps: int, divergence: Callable[[], float]) -> None:
+            if steps % _EVERY == 0:
+                report(steps, divergence(), start)
+
+        found, divergence = tsne_layout(
+            shares,
+            to_device(start, device),
+            early=self.early_exaggeration_iter,
+            later=self.n_iter,
+            after_step=after_step,
+        )
+        return to_numpy(found), divergence

@@ -68,7 +68,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         To the best cluster, or to all by their probability. Soft helps where sites have two or three rows.
     max_rounds, tol : int, float, default=400, 1e-6
         Most rounds, and the relative change of the models at which to stop (0: never). Where sites come and go, the
-        result is the mean of the last rounds once the models only wander about it.
+        result is the mean of the last rounds once the models only vary about it.
     features : {"linear", "polynomial", "interactions"} or transformer, default="linear"
         What the models are linear in: the columns, their products up to `degree`, or those without powers. A fitted
         scikit-learn transformer works on the embedded engine only, and can't be saved (wrap it in

@@ -152,7 +152,7 @@ def _solved(
     """Return a cluster's counts, loss and change, and the weights of the sites that replied.
 
     With an aggregator, sites count by their reported part of the cluster, and the rule suits the number that have one
-    among `everybody`.
+    among all sites, `everybody`.
     """
     d = payload["models"].shape[1]
     if aggregator is None:

@@ -33,7 +33,7 @@ def cross_validate(
         It is cloned for each fold, and stays as it is.
     fed : Federation
     cv : int, "sites", RowFolds or SiteFolds, default=5
-        A number: every site draws so many folds of its own rows. ``"sites"``: each site is left out in turn.
+        A number: every site divides its own rows into this number of folds. ``"sites"``: each site is left out in turn.
     scoring : str, callable, list of str, or dict, optional
         ``"r2"``, ``"neg_mean_squared_error"``, ``"neg_mean_absolute_error"``, ``"accuracy"``, for detectors
         ``"roc_auc"`` and ``"balanced_accuracy"`` (``y`` is 1 or True for outliers, or -1 for outliers and 1 for

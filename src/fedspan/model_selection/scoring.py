@@ -56,7 +56,7 @@ def roc_auc(model: Any, fed: Federation) -> float:
     """Return the area under the ROC curve of a detector, to 1e-4."""
     last, seen = last_step(model, fed)
     if not isinstance(last, FedDetector):
-        raise InputError(f"scoring='roc_auc' is for detectors, and {type(last).__name__} is none")
+        raise InputError(f"scoring='roc_auc' is for detectors, and {type(last).__name__} is not one")
     return roc_area(last.score_samples(seen))
 
 

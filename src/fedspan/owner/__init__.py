@@ -1,4 +1,4 @@
-"""The owner of a site: ``site.toml`` says where the data are, who may request what, and where each request is logged.
+"""The owner of a site: ``site.toml`` states where the data are, which requests are allowed, and where they are logged.
 
 The site's own code enforces all of it, whatever a coordinator requests.
 """

@@ -1,6 +1,6 @@
-"""Admission: how a site judges one request, by its owner's rules, and the line that it writes about it.
+"""Admission: how a site checks one request by its owner's rules, and the line that it writes about it.
 
-The order of judgement: sender, user, rows, step, transforms, rounds, sets, size.
+The order of checks: sender, user, rows, the owner's decisions, step, transforms, rounds, sets, size.
 """
 
 from __future__ import annotations
@@ -10,87 +10,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fedspan.errors import LedgerError, MessageError, PolicyError, with_note
+from fedspan.errors import LedgerError, MessageError, PausedError, PolicyError, with_note
 from fedspan.federation import Site
 from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.steps import find_step, installed_steps
 from fedspan.federation.site.transforms import MOST_PARTS, installed_transforms
 from fedspan.federation.versions import version_of
-from fedspan.owner.allowed_steps import GROUPS, LEVELS, AllowedSteps, allows_transform, is_public
+from fedspan.owner.allowed_steps import SECURE_SUM, allows_transform, is_public
 from fedspan.owner.audit_log import AuditLog, AuditLogError
+from fedspan.owner.decisions import ALWAYS, REFUSED, Decisions, find_step_of
+from fedspan.owner.rules import LEAST_SITES, STEP_SECONDS, Rules
+from fedspan.owner.study_plan import SECURE, StudyPlan
 from fedspan.privacy import Ledger
 
-LEAST_ROWS = 10
-LEAST_SET = 5
-LEAST_SITES = 2
-#: Seconds that a step may take, whatever a request's deadline is.
-STEP_SECONDS = 3600
 #: The role, in a user's certificate, that may run steps. Other roles learn that a site exists, and its version.
 ANALYST = "analyst"
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The ``[rules]`` of a site.
-
-    Parameters
-    ----------
-    steps : AllowedSteps
-    transforms : tuple of str
-        Transforms that users may put before the rows, by id or the beginning of ids.
-    level : {"aggregate", "secure", "private", "trusted"}
-        What requests see of the rows: their moments, what secure sums hide, what noise covers, or all.
-    least_rows : int
-        A site with fewer rows answers nothing.
-    largest_reply : int, optional
-        Bytes that one reply may have.
-    rounds_per_day : int, optional
-        Calls of one user in a day (UTC), over all runs, for which data were read. The rounds of one secure sum count
-        once. A call that is repeated because its reply was lost does not count.
-    users : tuple of str, optional
-        Users that may send requests. ``None``: all analysts of the federation.
-    sums_only : bool
-        Reply by secure sums only, apart from public steps.
-    least_sites : int
-        Take part in no secure sum that fewer sites could uncover, even if the federation's settings allow it.
-    least_set : int
-        A reply about fewer rows than this (a small task, a small part of the rows) is a reply about single rows.
-    step_seconds : int
-        Seconds that a step may take: a longer one is ended. A request's own deadline may be shorter.
-    step_memory : int, optional
-        Bytes that a step may take. Default: half of the machine's memory.
-    """
-
-    steps: AllowedSteps
-    transforms: tuple[str, ...] = ("fedspan",)
-    level: str = "trusted"
-    least_rows: int = LEAST_ROWS
-    largest_reply: int | None = None
-    rounds_per_day: int | None = None
-    users: tuple[str, ...] | None = None
-    sums_only: bool = False
-    least_sites: int = LEAST_SITES
-    least_set: int = LEAST_SET
-    step_seconds: int = STEP_SECONDS
-    step_memory: int | None = None
-
-    def in_words(self) -> list[str]:
-        """Return one sentence for each rule."""
-        steps = "; ".join(f"{name}: {GROUPS[name]}" if name in GROUPS else name for name in self.steps.names)
-        replies = "no limit of the site's own" if self.largest_reply is None else f"{self.largest_reply:,} bytes"
-        memory = "half of the memory" if self.step_memory is None else f"{self.step_memory:,} bytes"
-        rounds = "no limit" if self.rounds_per_day is None else f"{self.rounds_per_day:,} per user and day"
-        return [
-            f"level: {self.level}: {LEVELS[self.level]}",
-            f"steps: {len(self.steps.installed())} are allowed ({steps or 'public ones only'})",
-            f"transforms: {', '.join(self.transforms) or 'none'}",
-            f"users: {'all analysts of the federation' if self.users is None else ', '.join(self.users) or 'none'}",
-            f"rows: at least {self.least_rows}, or nothing is answered; summaries are of at least {self.least_set}",
-            f"replies: {replies}",
-            f"rounds: {rounds}",
-            f"work: a step may take {self.step_seconds:,} seconds and {memory}",
-            f"secure sums: of at least {self.least_sites} sites{', and no other replies' if self.sums_only else ''}",
-        ]
 
 
 @dataclass
@@ -99,9 +33,9 @@ class OwnerRequest:
 
     `user` and `role` come from the sender's certificate. `kind` is ``"call"``, or what the request is instead. `step`
     is the id of the step that runs; in a secure sum, of the step whose replies are added up, and `stage` names the
-    round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `payload` holds the parameters of the step, or is
-    ``None`` where an earlier round of the sum was judged by them. `repeated` marks a call that gets its earlier reply
-    again, `ran` one for which data were read.
+    round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was proposed.
+    `payload` holds the parameters of the step, or is ``None`` where an earlier round of the sum was checked with them.
+    `repeated` marks a call that gets its earlier reply again, `ran` one for which data were read.
     """
 
     user: str = ""
@@ -114,13 +48,14 @@ class OwnerRequest:
     transforms: tuple[str, ...] = ()
     how: str = ""
     stage: str = ""
+    study: str = ""
     payload: Mapping[str, Any] | None = None
     repeated: bool = False
     ran: bool = False
 
 
 class Admission:
-    """Judges requests to one site. A refusal is a `PolicyError`; nothing leaves before its line is in the log.
+    """Checks requests to one site. A refusal is a `PolicyError`; nothing leaves before its line is in the log.
 
     Parameters
     ----------
@@ -129,6 +64,8 @@ class Admission:
         The owner's. Without them every analyst may run every step.
     log : AuditLog, optional
     ledger : Ledger, optional
+    decisions : Decisions, optional
+        The owner's, about studies and runs. Without them none is stopped or paused.
 
     Attributes
     ----------
@@ -140,10 +77,16 @@ class Admission:
     """
 
     def __init__(
-        self, site: Site, rules: Rules | None = None, log: AuditLog | None = None, ledger: Ledger | None = None
+        self,
+        site: Site,
+        rules: Rules | None = None,
+        log: AuditLog | None = None,
+        ledger: Ledger | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
         self.site = site
         self.log = log
+        self.decisions = decisions
         self.closed = ""
         self.fewest = self._fewest
         self._rules = rules
@@ -200,13 +143,59 @@ class Admission:
     def check_call(self, request: OwnerRequest) -> None:
         """Refuse a call that the rules forbid. Only the last of these checks reads data, and then the call counts."""
         rules = self._rules
+        if self.decisions is not None:
+            self.decisions.check_open(request.run)
         if rules is not None:
+            if rules.approval:
+                self._check_approved(request)
             _check_step(request, rules)
             self._check_rounds(request, rules)
         request.ran = not request.repeated
         # A strict ledger refuses what carries no noise, in words that do not depend on rows; noise covers the rest.
         if rules is not None and (self._ledger is None or not self._ledger.strict):
             self._check_sets(request, rules)
+
+    def propose(self, request: OwnerRequest, plan: bytes) -> dict[str, str]:
+        """Note a study that a user proposes, and return the decision about it, with its reason."""
+        study = StudyPlan.read(plan)
+        if self.decisions is None or self._rules is None or not self._rules.approval:
+            return {"state": ALWAYS, "why": "this site's owner does not approve studies one by one"}
+        if not request.study:
+            raise MessageError("a proposal has a ticket")
+        proposal = self.decisions.propose(request.user, request.study, study)
+        why = f"this site's owner has refused it: {proposal.why}" if proposal.state == REFUSED else proposal.why
+        return {"state": proposal.state, "why": why}
+
+    def paused(self) -> str:
+        """Return why the site is paused, or an empty text."""
+        try:
+            if self.decisions is not None:
+                self.decisions.check_open()
+        except PausedError as error:
+            return str(error)
+        return ""
+
+    def _check_approved(self, request: OwnerRequest) -> None:
+        """Refuse what is not in a study that the owner has approved: step, transforms, parameters, number of calls."""
+        if request.payload is None and request.step.startswith(SECURE_SUM):  # of a sum that the site does not know
+            return
+        assert self.decisions is not None
+        assert self.log is not None
+        run = self.decisions.planned(request.user, request.study, request.run)
+        if request.payload is None:  # a later round of a sum, which reads no data: the first one was judged
+            return
+        how = "" if request.stage == "redo" else SECURE if request.stage else request.how
+        planned = find_step_of(run, request.step, how, request.transforms)
+        other = planned.other(request.payload)
+        if other:
+            raise PolicyError(f"step {request.step!r} is not as this site's owner approved it: {other}")
+        calls = self.log.calls(request.run, request.step, request.transforms)
+        most = sum(one.calls for one in run.steps if one.fits(request.step, "", request.transforms))
+        if not request.repeated and calls.after(request.run, request.number, request.stage) > most:
+            raise PolicyError(
+                f"this site's owner approved at most {most:,} calls of step {request.step!r} in this run, and they "
+                "are used up"
+            )
 
     def _check_sets(self, request: OwnerRequest, rules: Rules) -> None:
         """Refuse numbers about few rows, where that is not allowed. Which rows, or how many, is not revealed."""
@@ -254,6 +243,8 @@ class Admission:
     def release(self, request: OwnerRequest, size: int) -> None:
         """Refuse a reply that is too large; log one of `size` bytes that may leave."""
         limit = self.largest_reply
+        if request.kind == "call" and self.decisions is not None:  # the owner may have stopped it meanwhile
+            self.decisions.check_open(request.run)
         if request.kind == "call" and limit is not None and size > limit:
             oversize = OversizeError(f"the reply has more bytes than the {limit:,} of this site's largest_reply")
             raise with_note(oversize, f"it has {size:,}")
@@ -312,8 +303,24 @@ def _check_step(request: OwnerRequest, rules: Rules) -> None:
     for transform in request.transforms:
         if not allows_transform(rules.transforms, transform):
             raise PolicyError(f"this site's owner does not allow the transform {transform!r}")
+    if rules.sums_only:
+        _check_single_sites(request, rules)
     if rules.sums_only and not request.stage and not is_public(step):
         raise PolicyError(
             f"this site's owner allows secure sums only, and this is a request for a single reply of step {step!r}: "
             "use Policy(secure_sum=True)"
+        )
+
+
+def _check_single_sites(request: OwnerRequest, rules: Rules) -> None:
+    """Refuse a request whose sum over several sites would show single ones, unless the owner names it."""
+    found, transforms = installed_steps().get(request.step), installed_transforms()
+    apart = [id for id in request.transforms if id in transforms and transforms[id].by_site]
+    apart = [id for id in apart if id not in rules.transforms]
+    if found is not None and request.payload is not None and request.step not in rules.steps.names:
+        apart += [found.id] if found.tells_sites_apart(request.payload) else []
+    if apart:
+        raise PolicyError(
+            f"this site's owner allows sums over several sites only, and {apart[0]!r} treats each site in another way, "
+            "so that a sum shows single sites"
         )

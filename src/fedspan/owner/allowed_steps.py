@@ -31,7 +31,8 @@ GROUPS = {
 }
 #: All steps, or all transforms, of fedspan.
 OWN = "fedspan"
-_SECURE_SUM = "secure_sum"
+#: The beginning of the ids of a secure sum's stages.
+SECURE_SUM = "secure_sum"
 
 
 class AllowedSteps:
@@ -75,7 +76,7 @@ class AllowedSteps:
 
     def installed(self) -> tuple[str, ...]:
         """Return the ids of the installed steps that are allowed, without the stages of a secure sum."""
-        return tuple(id for id in installed_steps() if id in self and not _covers(_SECURE_SUM, id))
+        return tuple(id for id in installed_steps() if id in self and not _covers(SECURE_SUM, id))
 
 
 def check_names(what: str, names: Sequence[str], ids: Iterable[str], groups: Iterable[str]) -> None:
@@ -110,11 +111,21 @@ def is_public(id: str) -> bool:
     return step is not None and _is_own(step) and step.public and step.runs is None
 
 
-def lowest_level(step: Step) -> str:
-    """Return the first level that admits a step that the owner has not named."""
+def admitted_at(step: Step) -> dict[str, str]:
+    """Return, for each level that admits a step of fedspan unless the owner names others, on what condition.
+
+    >>> from fedspan.federation.site.discovery import install_steps
+    >>> admitted_at(install_steps()["pca.gram"])
+    {'aggregate': 'on drawn rows', 'secure': 'in secure sums', 'trusted': 'yes'}
+    """
     if step.public:
-        return "every one"
-    return "aggregate" if step.moments else "trusted" if step.reveals == "rows" else "secure"
+        return dict.fromkeys(LEVELS, "yes") | ({"secure": "yes, not by site"} if step.by_site else {})
+    found = {"aggregate": "on drawn rows"} if step.moments else {}
+    if step.reveals == "sums" and step.by_site is not True:
+        found["secure"] = "in secure sums" if step.by_site is False else "in secure sums, not by site"
+    if step.noisy:
+        found["private"] = "with noise"
+    return {**found, "trusted": "yes"}
 
 
 def _covers(name: str, id: str) -> bool:

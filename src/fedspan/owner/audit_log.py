@@ -1,4 +1,4 @@
-"""The site's own record of who requested what and what left, as JSON Lines."""
+"""The site's own record of each request, its sender and what left, as JSON Lines."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class AuditLog:
 
     `append` returns when the line is in the file, so that it survives the end of the process. Two processes may write
     to one log: each first reads what the other has written. Opening the log notices a line that was changed or removed,
-    because the next one has its digest. Lines removed from the *end* are noticed only by a reader who kept the last
-    digest. Anyone who can write to the file can replace all of it.
+    because the next one has its digest. Lines removed from the *end* are noticed only by a reader that kept the last
+    digest. A process that can write to the file can replace all of it.
 
     Examples
     --------
@@ -78,6 +78,7 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         self._day = ""
         self._rounds: dict[str, Rounds] = {}
+        self._calls: dict[tuple[str, ...], Rounds] = {}  # by run, step and transforms: over all days
         self._file = AppendFile(path, shared=True, accept=self._take)
         self.check()
 
@@ -102,6 +103,10 @@ class AuditLog:
         today = now().date().isoformat()
         return self._rounds.get(user, Rounds()) if self._day >= today else Rounds()
 
+    def calls(self, run: str, step: str, transforms: tuple[str, ...]) -> Rounds:
+        """Return the calls of one step of a run for which data were read."""
+        return self._calls.get((run, step, *transforms), Rounds())
+
     def _take(self, entry: Entry) -> None:
         """Take in one line; `ValueError` refuses the log."""
         fields = entry.fields
@@ -110,7 +115,10 @@ class AuditLog:
         if day > self._day:  # a clock that was set back does not lift a limit
             self._day, self._rounds = day, {}
         if fields["ran"]:
-            self._rounds.setdefault(fields["who"], Rounds()).add(fields["run"], fields["call"], fields["stage"])
+            call = fields["run"], fields["call"], fields["stage"]
+            self._rounds.setdefault(fields["who"], Rounds()).add(*call)
+            kind = fields["run"], fields["step"], *fields["transforms"]
+            self._calls.setdefault(kind, Rounds()).add(*call)
 
     def _sentence(self, what: str) -> str:
         return f"this site's audit log {what}, and nothing leaves it unlogged"

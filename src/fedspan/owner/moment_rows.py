@@ -21,6 +21,8 @@ Matrix = NDArray[np.float64]
 
 #: A column in which fewer than `least_set` rows carry this share of the spread is about these rows.
 _DOMINANT = 0.9
+#: Columns of which neither is about few rows, and whose sum or difference is, have at least this correlation.
+_ALIKE = 0.2
 
 
 def moment_rows(rows: Matrix, key: bytes) -> Matrix:
@@ -62,12 +64,46 @@ def problems(frame: pd.DataFrame, least_set: int) -> list[str]:
         others = len(values) - counts.max()
         if 0 < others < least_set:
             found.append(f"column {name!r} has one value in all but {others} rows")
-            continue
-        spread = np.sort((values - values.mean()) ** 2)
-        few = spread[len(spread) - least_set + 1 :]  # of the rows that are farthest from the mean, one less than a set
-        if few.sum() > _DOMINANT * spread.sum() > 0:
+        elif _dominated(values - values.mean(), least_set):
             found.append(f"column {name!r} has nearly all of its spread in fewer than {least_set} rows")
-    return found
+    return found or _combinations(frame, least_set)
+
+
+def _combinations(frame: pd.DataFrame, least_set: int) -> list[str]:
+    """Return what combinations of columns would reveal: they have moments, too, with all other columns.
+
+    The difference of two columns that agree in all but a few rows is about these rows. So is what is left of a column
+    beside its regression on all others, where that is nearly exact but for a few rows.
+    """
+    X, names = frame.to_numpy(dtype=np.float64), list(frame.columns)
+    centred = X - X.mean(axis=0)
+    lengths = np.linalg.norm(centred, axis=0)
+    varies = np.flatnonzero(lengths > 0)
+    units = centred[:, varies] / lengths[varies]
+    found = []
+    for a, b in np.argwhere(np.triu(np.abs(units.T @ units) >= _ALIKE, 1)):
+        for both in (X[:, varies[a]] - X[:, varies[b]], X[:, varies[a]] + X[:, varies[b]]):
+            others = np.count_nonzero(both != np.median(both[: 2 * least_set - 1]))
+            if 0 < others < least_set:
+                pair = f"{names[varies[a]]!r} and {names[varies[b]]!r}"
+                found.append(f"columns {pair} differ by one number, or add up to one, in all but {others} rows")
+    if found or len(X) <= len(varies) + least_set:  # of so few rows every combination is about few
+        return found
+    left, values, axes = np.linalg.svd(units, full_matrices=False)
+    known = values > 1e-12 * values.max(initial=0.0)  # without relations that hold in every row
+    rest = (left[:, known] / values[known]) @ axes[known]
+    return [
+        f"column {names[k]!r} follows from the others in all but fewer than {least_set} rows"
+        for k, column in zip(varies, rest.T, strict=True)
+        if _dominated(column, least_set)
+    ]
+
+
+def _dominated(values: NDArray[np.float64], least_set: int) -> bool:
+    """Return whether fewer rows than `least_set` have nearly all of the squares of centred values."""
+    squares = np.sort(values**2)
+    few = squares[len(squares) - least_set + 1 :]
+    return bool(few.sum() > _DOMINANT * squares.sum() > 0)
 
 
 def as_moments(frame: pd.DataFrame, key: bytes) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from fedspan.federation import Site
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.owner.admission import Admission
 from fedspan.owner.audit_log import AuditLog
+from fedspan.owner.decisions import Decisions
 from fedspan.owner.moment_rows import as_moments, problems
 from fedspan.owner.published_rows import FewRowsChangedError, PublishedRows
 from fedspan.owner.schema import differences, kind_of, times_of
@@ -44,7 +45,7 @@ class OwnedSite:
     site : Site
         The rows, with the site's ledger.
     admission : Admission
-        Judges requests by the owner's rules.
+        Checks requests by the owner's rules.
     """
 
     def __init__(self, file: SiteFile, federation: dict[str, str] | None = None) -> None:
@@ -54,7 +55,8 @@ class OwnedSite:
         plan = file.privacy
         self.ledger = None if plan is None else Ledger(plan.ledger, plan.epsilon, plan.delta, strict=plan.strict)
         self._kinds, self.site = rows.kinds(), self._site(rows)
-        self.admission = Admission(self.site, file.rules, AuditLog(file.log), self.ledger)
+        decisions = Decisions(file.decisions)
+        self.admission = Admission(self.site, file.rules, AuditLog(file.log), self.ledger, decisions)
 
     def refresh(self) -> bool:
         """Read the data again if they may have changed, and return whether they were read.
@@ -88,6 +90,7 @@ class OwnedSite:
             "task": data.task,
             "steps": list(rules.steps.installed()),
             "rules": rules.in_words(),
+            "approval": rules.approval,
             "budget": None if ledger is None else {"epsilon": ledger.epsilon, "delta": ledger.delta, "left": left},
         }
 

@@ -1,6 +1,6 @@
 """Which rows a site has answered about: the moments of two tables that differ in few rows would reveal these rows.
 
-The file holds a secret key, and keyed digests of the rows of every table that the site has answered about.
+The file holds a secret key, and keyed digests of the cells of every table that the site has answered about.
 """
 
 from __future__ import annotations
@@ -8,22 +8,38 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_KEY_BYTES, _DIGEST = 32, 8
+_KEY_BYTES = 32
 
 
 class FewRowsChangedError(InputError):
     """A table that differs from an earlier one in too few rows."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table: digests of the names of its columns (d,), and of its cells (n, d)."""
+
+    columns: NDArray[np.uint64]
+    cells: NDArray[np.uint32]
+
+    def of(self, columns: NDArray[np.uint64]) -> Counter[bytes]:
+        """Return the rows, seen in some of the columns, with how often each occurs."""
+        places = [int(np.flatnonzero(self.columns == column)[0]) for column in columns]
+        rows = np.ascontiguousarray(self.cells[:, places])
+        return Counter(rows.view(f"V{rows.shape[1] * rows.itemsize}")[:, 0].tolist())
 
 
 class PublishedRows:
@@ -32,59 +48,68 @@ class PublishedRows:
     Parameters
     ----------
     path : path
-        Made with the first table; only its owner may read it.
+        Made with the first table; only its owner may read it. It has 4 bytes for each cell.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.key = secrets.token_bytes(_KEY_BYTES)
-        self._tables: list[Counter[bytes]] = []
+        self._tables: list[_Table] = []
         if path.exists():
             self._load()
 
     def publish(self, frame: pd.DataFrame, least_set: int) -> None:
-        """Note a table, or refuse one that differs from an earlier one in fewer rows than `least_set`."""
-        rows = self._digests(frame)
+        """Note a table, or refuse one that differs from an earlier one in fewer rows than `least_set`.
+
+        Tables with other columns are compared in those that they share: their moments could be subtracted, too.
+        """
+        table, noted = self._digested(frame), False
         for earlier in self._tables:
-            changed = (rows - earlier).total() + (earlier - rows).total()
-            if changed == 0:
-                return
-            if changed < least_set:
+            shared = np.intersect1d(earlier.columns, table.columns)
+            if not len(shared):
+                continue
+            rows, before = table.of(shared), earlier.of(shared)
+            changed = (rows - before).total() + (before - rows).total()
+            if 0 < changed < least_set:
                 raise FewRowsChangedError(
                     f"the data differ from those of earlier answers in {changed} rows, which the difference of two "
                     f"answers would reveal: change at least {least_set} rows (least_set in [rules]) at a time"
                 )
-        self._tables.append(rows)
-        self._save()
+            noted = noted or (changed == 0 and len(shared) == len(table.columns))
+        if not noted:
+            self._tables.append(table)
+            self._save()
 
-    def _digests(self, frame: pd.DataFrame) -> Counter[bytes]:
-        values = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
-        names = repr(list(frame.columns)).encode()
-        keyed = blake2b(names, key=self.key, digest_size=_DIGEST)
-        found: Counter[bytes] = Counter()
-        for row in values:
-            digest = keyed.copy()
-            digest.update(row.tobytes())
-            found[digest.digest()] += 1
-        return found
+    def _digested(self, frame: pd.DataFrame) -> _Table:
+        values = frame.to_numpy(dtype=np.float64) + 0.0  # one zero
+        columns = np.array([self._number(f"column {name}") for name in frame.columns], dtype=np.uint64)
+        # A keyed mixture of bits: a cell of one column has nothing in common with the same cell of another.
+        mixed = values.view(np.uint64) ^ columns
+        for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(factor)
+        return _Table(columns, (mixed >> np.uint64(32)).astype(np.uint32))
+
+    def _number(self, text: str) -> int:
+        return int.from_bytes(blake2b(text.encode(), key=self.key, digest_size=8).digest(), "little")
 
     def _load(self) -> None:
         data = self._path.read_bytes()
         self.key, body = data[:_KEY_BYTES], data[_KEY_BYTES:]
         at = 0
-        while at < len(body):
-            count = int.from_bytes(body[at : at + 8], "little")
-            at += 8
-            part = body[at : at + count * _DIGEST]
-            if len(part) != count * _DIGEST or len(self.key) != _KEY_BYTES:
+        while at < len(body) or len(self.key) < _KEY_BYTES:
+            n, d = (int.from_bytes(body[at + k : at + k + 8], "little") for k in (0, 8))
+            columns, cells = body[at + 16 : at + 16 + 8 * d], body[at + 16 + 8 * d : at + 16 + 8 * d + 4 * n * d]
+            if len(columns) + len(cells) != 8 * d + 4 * n * d or not d:
                 raise InputError(f"{self._path} is damaged: restore it from a backup")
-            self._tables.append(Counter(part[k : k + _DIGEST] for k in range(0, len(part), _DIGEST)))
-            at += len(part)
+            table = np.frombuffer(cells, dtype="<u4").astype(np.uint32).reshape(n, d)
+            self._tables.append(_Table(np.frombuffer(columns, dtype="<u8").astype(np.uint64), table))
+            at += 16 + len(columns) + len(cells)
 
     def _save(self) -> None:
         parts = [self.key]
         for table in self._tables:
-            parts += [table.total().to_bytes(8, "little"), *sorted(table.elements())]
+            parts += [size.to_bytes(8, "little") for size in table.cells.shape]
+            parts += [table.columns.astype("<u8").tobytes(), table.cells.astype("<u4").tobytes()]
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

@@ -21,7 +21,6 @@ from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.transforms import installed_transforms
-from fedspan.owner.admission import LEAST_ROWS, LEAST_SET, LEAST_SITES, STEP_SECONDS, Rules
 from fedspan.owner.allowed_steps import (
     LEVELS,
     STEPS_OF_LEVEL,
@@ -30,6 +29,7 @@ from fedspan.owner.allowed_steps import (
     AllowedSteps,
     check_names,
 )
+from fedspan.owner.rules import LEAST_ROWS, LEAST_SET, LEAST_SITES, STEP_SECONDS, Rules
 from fedspan.owner.schema import check_schema
 from fedspan.privacy.gaussian import check_budget
 
@@ -44,7 +44,7 @@ KEYS = {
     },
     "rules": {
         *("level", "steps", "transforms", "least_rows", "least_set", "largest_reply", "rounds_per_day", "users"),
-        *("sums_only", "least_sites", "step_seconds", "step_memory"),
+        *("sums_only", "least_sites", "step_seconds", "step_memory", "approval"),
     },
     "privacy": {"ledger", "epsilon", "delta", "strict"},
     "log": {"file"},
@@ -105,6 +105,11 @@ class SiteFile:
     rules: Rules
     privacy: PrivacyPlan | None
     log: Path
+
+    @property
+    def decisions(self) -> Path:
+        """The file of the owner's decisions, beside the log."""
+        return self.log.with_suffix(".decisions")
 
 
 def read_site_file(path: Path) -> SiteFile:
@@ -255,8 +260,10 @@ def _schema(section: Section) -> dict[str, str]:
 
 def _rules(section: Section) -> Rules:
     level = section.value("level", str, "aggregate")
+    approval = section.value("approval", str, "none")
     with section.naming():
         one_of("level", level, tuple(LEVELS))
+        one_of("approval", approval, ("none", "required"))
     if level == "aggregate":
         for key in ("steps", "transforms", "sums_only"):
             if key in section:
@@ -286,7 +293,8 @@ def _rules(section: Section) -> Rules:
             )
         }
         check_names("transform", transforms, installed_transforms(), TRANSFORM_GROUPS)
-        return Rules(AllowedSteps(steps), transforms, level=level, users=users, sums_only=sums_only, **limits)  # type: ignore[arg-type]
+        allowed = AllowedSteps(steps), transforms, level
+        return Rules(*allowed, users=users, sums_only=sums_only, approval=approval == "required", **limits)  # type: ignore[arg-type]
 
 
 def _privacy(section: Section) -> PrivacyPlan:

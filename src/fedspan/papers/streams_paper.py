@@ -1,7 +1,7 @@
 """Detectors on streams: rows in windows, fitted once, fitted again, learning on, and with a threshold that follows.
 
-Each window is judged by the model of the windows before, and then learned from: from its normal rows, as an operator
-would who confirms alarms. Neither UNSW-NB15 nor TON-IoT has times: the first is taken in the order of its file, the
+Each window is scored by the model of the windows before, and then learned from: from its normal rows, as if an operator
+had confirmed the alarms. Neither UNSW-NB15 nor TON-IoT has times: the first is taken in the order of its file, the
 second host by host. The generated stream has a drift whose beginning is known.
 """
 
@@ -146,7 +146,7 @@ def _recalibrated(model: FedPCADetector, window: Window, before: Sequence[Window
     return model.recalibrate(window.normal(), contamination=0.0)
 
 
-#: What is done with a window after it was judged.
+#: What is done with a window after it was scored.
 LEARNERS = {
     "fitted once": _once,
     "fitted again to the last five windows": _again,
@@ -179,7 +179,7 @@ def stream_table(title: str, make: Callable[[int], Stream], seeds: Sequence[int]
         worst = found[:, 2].max()
         rows.append([name, f"{auc:.3f}", f"{f1:.3f}", f"{100 * alarms:.1f}", f"{100 * worst:.1f}"])
     columns = ["", "AUC", "F1", "false alarms, %", "of the worst window"]
-    return Table(title, columns, rows, f"{remark} 5 % false alarms were asked for. {counted(seeds)}.")
+    return Table(title, columns, rows, f"{remark} The quantile allows 5 % false alarms. {counted(seeds)}.")
 
 
 def noticed_table(seeds: Sequence[int]) -> Table:
@@ -219,7 +219,7 @@ def poisoned_table(seeds: Sequence[int]) -> Table:
             moved.append((-model.offset_ - start) / model.score_spread_)
             capped += any(reached)
         rows.append([name, f"{np.max(moved):.2f}", f"{capped} of {len(seeds)}"])
-    remark = f"One of ten sites sends ever stranger rows, 15 % more in each of {WINDOWS} windows. {counted(seeds)}."
+    remark = f"One of ten sites sends ever more unusual rows, 15 % more in each of {WINDOWS} windows. {counted(seeds)}."
     return Table("A site that poisons its rows", ["", "threshold moved, spreads", "runs with an alarm"], rows, remark)
 
 
@@ -234,7 +234,7 @@ def run(quick: bool = False) -> Results:
     """Run all tables; `quick` means one seed."""
     results = Results(
         "Detectors on streams",
-        "Rows in windows, each judged by the model of the windows before: fitted once, fitted again, learning on, "
+        "Rows in windows, each scored by the model of the windows before: fitted once, fitted again, learning on, "
         "recalibrated, and with a threshold that follows.",
     )
     seeds = range(1) if quick else range(3)

@@ -416,8 +416,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         D = standardize(X, **self._transform_parameters()).astype(np.float64)
         d, k = self.n_features_in_, self.n_components_
         noise, spread = self.noise_variance_, self.explained_variance_
-        if (noise <= 0 and k < d) or spread[-1] <= 0:
+        # Rounding alone decides whether a variance below this one is 0.
+        least = np.finfo(np.float64).eps * spread[0]
+        if (k < d and min(noise, spread[-1]) <= least) or spread[0] <= 0:
             raise InputError(f"score_samples needs some variance outside the {k} components: keep fewer")
+        spread = np.maximum(spread, least)
         T = D @ self.components_.T
         inside = np.sum(T**2 / spread, axis=1)
         R = D - T @ self.components_

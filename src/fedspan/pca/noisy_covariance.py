@@ -46,7 +46,7 @@ SENSITIVITY = math.sqrt(1 + 2 * WEIGHT**2)
 _CLEAR = 2.0
 
 
-@step("pca.noisy_gram", reveals="sums")
+@step("pca.noisy_gram", reveals="sums", noisy=True)
 def local_noisy_gram(
     site: Site, center: Vector, width: Widths, box: bool, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Normal numbers from a secret key: the same for the same key, unpredictable without it.
 
 A cryptographic stream (SHAKE-256) makes the numbers, because the state of a statistical generator can be computed from
-its output. They are double-precision numbers, not real ones: ``docs/privacy.md`` says what that leaves open.
+its output. They are double-precision numbers, not real ones: ``docs/privacy.md`` states what that leaves open.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
@@ -35,7 +34,7 @@ Vector = NDArray[np.float64]
 #: The most columns whose products are summed.
 MOST_COLUMNS = 4096
 HEAD = "the numbers of rows that sites report of their tables, which the head of a journal keeps"
-_BLOCK_ROWS = 1024
+BLOCK_ROWS = 1024
 #: No secure sum has more sites.
 _MOST_SITES = 2**20
 Sharers = Annotated[int, Whole(1, _MOST_SITES)]
@@ -84,29 +83,24 @@ def share_of(multiplier: float, sharers: int) -> float:
     return multiplier / math.sqrt(sharers)
 
 
-def rows_in_bounds(site: Site, center: Vector, width: Vector, box: bool, *, alone: bool = False) -> Iterator[Matrix]:
-    """Yield blocks of ``(x - center) / width`` within the unit ball.
+def rows_in_bounds(site: Site, center: Vector, width: Vector, box: bool) -> Iterator[Matrix]:
+    """Yield blocks of ``(x - center) / width`` within the unit ball, each row independent of those beside it.
 
     Rows outside are shortened to it. With `box` their entries are cut to the range from -1 to 1 instead, and divided by
     the root of their number. A row that holds NaN counts as the centre, without a report.
-
-    `alone` sends each row through the transforms in front by itself. Then the result for a row does not depend on its
-    place in a block, not even in its last bit. Where a label or a count hangs on it, no row changes that of another.
     """
-    for X in rows_alone(site) if alone else (batch.X for batch in site.batches(_BLOCK_ROWS)):
-        d = X.shape[1]
-        if not center.shape == width.shape == (d,):
-            raise InputError(f"center has the shape {center.shape}, and must be {d} numbers, one per column, as width")
-        with np.errstate(over="ignore", invalid="ignore"):
-            U = (np.asarray(X, dtype=np.float64) - center) / width
-        yield in_unit_ball(np.clip(U, -1.0, 1.0) / math.sqrt(d) if box else U)
+    for batch in site.batches_alone(BLOCK_ROWS):
+        yield in_bounds(np.asarray(batch.X, dtype=np.float64), center, width, box)
 
 
-def rows_alone(site: Site) -> Iterator[Matrix]:
-    """Yield blocks of rows, each of which went through the transforms in front by itself."""
-    rows = (np.asarray(batch.X, dtype=np.float64) for batch in site.batches(1))
-    while block := list(islice(rows, _BLOCK_ROWS)):
-        yield np.concatenate(block)
+def in_bounds(X: Matrix, center: Vector, width: Vector, box: bool) -> Matrix:
+    """Return ``(x - center) / width`` within the unit ball, or within a box in it."""
+    d = X.shape[1]
+    if not center.shape == width.shape == (d,):
+        raise InputError(f"center has the shape {center.shape}, and must be {d} numbers, one per column, as width")
+    with np.errstate(over="ignore", invalid="ignore"):
+        U = (X - center) / width
+    return in_unit_ball(np.clip(U, -1.0, 1.0) / math.sqrt(d) if box else U)
 
 
 def in_unit_ball(U: Matrix) -> Matrix:

@@ -66,7 +66,7 @@ def write_report(
     settings : mapping of name to text, optional
         What was requested: files, seed, anything to be kept beside the result.
     judged : Judged, optional
-        Labelled rows to judge a detector by, the last of the models: its ROC curve, and the point of the threshold
+        Labelled rows to evaluate a detector, the last of the models: its ROC curve, and the point of the threshold
         that it learned without them.
     image : (height, width), optional
         Where the columns are the pixels of an image, line by line: components, centres and landmarks are drawn as

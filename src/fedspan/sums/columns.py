@@ -32,7 +32,7 @@ def local_columns(site: Site, text: bool) -> dict[str, Any]:
 
 
 def columns_of(site: Site, count: int) -> dict[str, Any]:
-    """Return what a site reports of its columns, of which there are `count`."""
+    """Return a site's report on its `count` columns."""
     names = site.feature_names
     return {
         "columns": count,

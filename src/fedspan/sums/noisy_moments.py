@@ -38,7 +38,7 @@ SENSITIVITY = math.sqrt(2 + WEIGHT**2)
 _CLEAR = 2.0
 
 
-@step("sums.noisy_sums", reveals="sums")
+@step("sums.noisy_sums", reveals="sums", noisy=True)
 def local_noisy_sums(
     site: Site, center: Vector, width: Widths, box: bool, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:

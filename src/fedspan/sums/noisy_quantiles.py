@@ -4,8 +4,8 @@ In every round sites count their values in equal parts of an interval of each co
 to one count of each of d columns. So adding or removing one moves the reply by sqrt(d), whatever the intervals are. The
 rounds have equal parts of the budget. The part in which the noisy shares pass the level is the next interval.
 
-Where transforms stand in front, each row goes through them by itself (`rows_alone`): no row can move another one
-across an edge.
+Where transforms stand in front, each row goes through them by itself (`Site.batches_alone`): no row can move another
+one across an edge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Positive, Vector
 from fedspan.privacy.mechanisms import GaussianMoments
-from fedspan.privacy.noisy_sums import Colluding, NoisySums, Sharers, charged_noise, noisy_sums, rows_alone
+from fedspan.privacy.noisy_sums import BLOCK_ROWS, Colluding, NoisySums, Sharers, charged_noise, noisy_sums
 from fedspan.sums.plausible_totals import whole
 
 _PARTS = 8
@@ -29,7 +29,7 @@ _PARTS = 8
 ROUNDS = 5
 
 
-@step("sums.noisy_counts", reveals="sums")
+@step("sums.noisy_counts", reveals="sums", noisy=True)
 def local_noisy_counts(
     site: Site, low: Vector, high: Vector, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
@@ -37,10 +37,10 @@ def local_noisy_counts(
     edges = _edges(low, high)
     noisy = charged_noise(site, math.sqrt(len(edges)), multiplier, sharers, colluding)
     exact = np.zeros((len(edges), _PARTS + 2))
-    for X in site.cached("rows alone", lambda: list(rows_alone(site))):
+    for X in site.cached("rows alone", lambda: [batch.X for batch in site.batches_alone(BLOCK_ROWS)]):
         if X.shape[1] != len(edges):
             raise InputError(f"low has {len(edges)} numbers, and must have one for each of {X.shape[1]} columns")
-        for j, column in enumerate(X.T):  # NaN is above all
+        for j, column in enumerate(np.asarray(X, dtype=np.float64).T):  # NaN is above all
             exact[j] += np.bincount(np.searchsorted(edges[j], column), minlength=_PARTS + 2)
     return {"counts": noisy(exact)}
 

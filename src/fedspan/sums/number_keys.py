@@ -41,7 +41,7 @@ def part_edges(low: Keys, high: Keys) -> Keys:
 def narrowed(reached: NDArray[np.bool_], low: Keys, high: Keys, *, widen: bool) -> tuple[Keys, Keys]:
     """Return the part of each interval that ends with the first edge that is `reached` (d, PARTS + 1).
 
-    If that is the lowest edge, or there is none, sites came or left: with `widen` the interval has no bound there.
+    If that is the lowest edge, or no edge is reached, sites came or left: with `widen` the interval has no bound there.
     """
     least, most = keys(np.array([-np.inf, np.inf]))
     first = np.where(reached.any(axis=1), reached.argmax(axis=1), PARTS + 1)

@@ -129,7 +129,7 @@ def merged_moments(widest: int, fed: Federation) -> tuple[MergedMoments, Federat
     try:
         total = fed.merge(local_moments, check, widest=widest)
     except QuorumError as error:
-        # So many sites have their columns in another order: agree on one first.
+        # Too many sites have their columns in another order: agree on one first.
         if not any("reordered" in getattr(why, "facts", {}) for why in error.failed.values()):
             raise
         return merged_moments(widest, agree_on_columns(fed)[1])

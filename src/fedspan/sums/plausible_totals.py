@@ -1,6 +1,6 @@
 """Refuse totals that no honest sites can have: impossible numbers, wrong shapes, row counts that change.
 
-A total hides who sent what, so that one false reply spoils it. These checks end such a run with a reason.
+A total hides the single replies, so that one false reply spoils it. These checks end such a run with a reason.
 """
 
 from __future__ import annotations

@@ -54,21 +54,21 @@ def bad_values(site: Site) -> NDArray[np.int64]:
 
 
 def n_columns(site: Site) -> int:
-    """Return the number of columns of a site whose data must be a table of numbers."""
-    X = _first_row(site)
-    if X.dtype.kind not in "buif":
-        raise InputError(f"site {site.name!r}: X has the dtype {X.dtype}, and must hold numbers")
-    return int(X.shape[1])
+    """Return the number of columns of a site whose data must be a table of numbers; no row is read."""
+    shape, dtype = _shape(site)
+    if dtype.kind not in "buif":
+        raise InputError(f"site {site.name!r}: X has the dtype {dtype}, and must hold numbers")
+    return shape[1]
 
 
 def width(site: Site) -> int:
-    """Return the number of columns of a site's table, also of text."""
+    """Return the number of columns of a site's table, also of text; no row is read."""
     names = site.feature_names
-    return int(_first_row(site).shape[1]) if names is None else len(names)
+    return _shape(site)[0][1] if names is None else len(names)
 
 
-def _first_row(site: Site) -> NDArray[Any]:
-    X = next(site.batches(1)).X if len(site) and not site.is_array else site.X
+def _shape(site: Site) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    X = site.no_rows()
     if X.ndim != 2:
         raise InputError(f"site {site.name!r}: X has {X.ndim} dimensions, and must be a table of rows and columns")
-    return X
+    return X.shape, X.dtype

@@ -18,7 +18,7 @@ def _shift_and_scale(mean: Vector | None, scale: Vector | None, double: bool = F
     return mean, scale
 
 
-@transform("sums.standardize", affine=True, diagonal=_shift_and_scale)
+@transform("sums.standardize", affine=True, diagonal=_shift_and_scale, elementwise=True)
 def standardize(X: Array, mean: Vector | None, scale: Vector | None, double: bool = False) -> Array:
     """Return ``(X - mean) / scale``, without what is ``None``. float32 stays float32 unless `double`.
 
@@ -52,13 +52,13 @@ def project(X: Array, components: Matrix) -> Array:
     return projected
 
 
-@transform("sums.shifted_and_scaled", affine=True)
+@transform("sums.shifted_and_scaled", affine=True, elementwise=True)
 def shifted_and_scaled(X: Array, shift: float, scale: float) -> Array:
     """Return ``scale * (X - shift)``."""
     return np.asarray(scale * (X - shift))
 
 
-@transform("sums.scores_as_verdicts")
+@transform("sums.scores_as_verdicts", elementwise=True)
 def scores_as_verdicts(X: Array, threshold: float) -> Array:
     """Return -1 where an anomaly score is above `threshold`, +1 elsewhere."""
     return np.where(threshold < X, -1, 1)

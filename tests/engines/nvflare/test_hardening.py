@@ -18,6 +18,7 @@ import pytest
 import fedspan as fs
 from fedspan.cli import main
 from fedspan.engines.nvflare.client.user_session import (
+    CHANNEL,
     DeniedError,
     ServerOfflineError,
     UserSession,
@@ -44,11 +45,8 @@ def foreign(deployment, tmp_path_factory):
     folder = tmp_path_factory.mktemp("foreign")
     tomls = {name: site_toml(name, folder / "owners" / name) for name in SITES}
     other = LocalDeployment(folder, "tests", tomls, {"alice": "analyst"})
-    for file in folder.rglob("*.json"):
-        text = file.read_text()
-        old, new = other.plan.server, deployment.plan.server
-        text = text.replace(old, new).replace(f'"port": {other.plan.port}', f'"port": {deployment.plan.port}')
-        file.write_text(text)
+    authority = folder / "kits" / "authority"
+    assert main(["federation", "move", deployment.plan.server, "--authority", str(authority)]) == 0
     with other:
         yield other
 
@@ -83,7 +81,7 @@ def test_a_site_with_a_foreign_authority_does_not_trust_the_server(foreign):
 
 
 def test_a_site_with_an_invalid_certificate_does_not_start(deployment, foreign, capsys):
-    for file in ("startup/rootCA.pem", "fedspan.json"):  # the settings in the latter are signed by the former
+    for file in ("startup/rootCA.pem", "members.json"):  # the former has signed the latter
         shutil.copy(deployment.kit("south") / file, foreign.kit("south") / file)
     toml = foreign.folder / "owners" / "south" / "site.toml"
     assert main(["site", "start", str(foreign.kit("south")), "--config", str(toml)]) == 2
@@ -126,7 +124,7 @@ def test_outsiders_that_are_silent_or_send_nonsense_block_no_one(deployment):
         with pytest.raises(TimeoutError, match="read"):  # it is accepted at once, while they are connected
             tls_to(deployment, root, certificate)
         session = UserSession(read_kit(deployment.kit("bob")), 20.0, login=60.0)
-        assert set(session.registered()) == set(SITES)
+        assert set(session.request(CHANNEL, {"version": -1}, 20.0)["online"]) == set(SITES)
         session.close()
     finally:
         for outsider in outsiders:
@@ -161,7 +159,7 @@ def test_a_viewer_runs_nothing_but_sees_which_sites_are_online(deployment):
     with pytest.raises(DeniedError, match="has the role 'viewer', which may not run steps"):
         fs.connect(deployment.kit("bob"))
     session = UserSession(read_kit(deployment.kit("bob")), 10.0)
-    assert set(session.registered()) == set(SITES)
+    assert set(session.request(CHANNEL, {"version": -1}, 20.0)["online"]) == set(SITES)
     session.close()
 
 

@@ -11,7 +11,10 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 from fedspan.engines.nvflare.server import hub as hubs
+from fedspan.engines.nvflare.server.admittance import Admittance
 from fedspan.engines.nvflare.server.hub import LATE, Hub
+from fedspan.engines.remote.messages.identity import Participant
+from fedspan.errors import MessageError
 
 from .conftest import wait_until
 
@@ -22,6 +25,7 @@ class Sites:
     def __init__(self):
         self.instances = {"north": b"1", "south": b"2"}
         self.trouble = {}
+        self.handed = {}
         self.held = threading.Event()
         self.holding = set()
 
@@ -31,6 +35,9 @@ class Sites:
             raise error
         if topic == "alive":
             return self.instances[site]
+        if topic in ("members", "notice"):
+            self.handed.setdefault(site, []).append((topic, request))
+            return b""
         if site in self.holding:
             self.held.wait(60)
         return request + site.encode()
@@ -43,9 +50,33 @@ def sites():
     made.held.set()
 
 
+class Desk:
+    """Stands for `Admittance`: every connection is that of alice, but those in `roles`."""
+
+    def __init__(self, sites):
+        self.sites, self.version, self.list_bytes = frozenset(sites), 1, b"list 1"
+        self.disabled, self.notices, self.roles, self.revoked = {}, {}, {"north": None, "bob": "viewer"}, set()
+
+    may_call = Admittance.may_call
+
+    def warn(self):
+        pass
+
+    def user(self, origin):
+        if origin in self.revoked:
+            raise MessageError(f"the certificate of {origin!r} was revoked")
+        role = self.roles.get(origin, "analyst")
+        return None if role is None else Participant(origin, role)
+
+
 @pytest.fixture
-def hub(sites):
-    made = Hub(sites.instances, sites.carry)
+def desk(sites):
+    return Desk(sites.instances)
+
+
+@pytest.fixture
+def hub(sites, desk):
+    made = Hub(desk, sites.carry)
     made.question(60.0)
     return made
 
@@ -92,10 +123,38 @@ def test_a_slow_site_is_not_given_up(hub, sites):
     assert asked(hub).payload["online"] == ["north", "south"]
 
 
-def test_the_first_question_of_a_user_waits_for_the_sites(sites):
-    hub = Hub(sites.instances, sites.carry)
-    answer = asked(hub).payload
-    assert answer == {"hub": hub.instance, "online": ["north", "south"]}
+def test_the_first_question_of_a_user_waits_for_the_sites(sites, desk):
+    hub = Hub(desk, sites.carry)
+    answer = asked(hub, version=1).payload
+    assert answer == {"hub": hub.instance, "online": ["north", "south"], "disabled": {}}
+
+
+def test_users_and_sites_get_the_list_before_anything_else(hub, sites, desk):
+    assert asked(hub, version=0).payload["members"] == b"list 1"
+    hub.call({"north": b""}, 60.0).result.result(timeout=60)
+    assert sites.handed == {"north": [("members", b"list 1")]}
+    desk.version, desk.list_bytes, desk.sites = 2, b"list 2", frozenset(["south"])
+    desk.notices["south"] = "a copy was refused"
+    hub.hand_out()
+    news = {"north": [("members", b"list 1"), ("members", b"list 2")]}  # also to a site that was removed
+    news["south"] = [("notice", b"a copy was refused"), ("members", b"list 2")]
+    wait_until(lambda: sites.handed == news, "the list is not handed out")
+    assert asked(hub, version=2).payload["online"] == ["south"]
+    lost = asked(hub, to={"north": 0}, requests=[b""], limit=60.0).result(timeout=60).payload["lost"]
+    assert lost == {"north": "the federation has no such site"}
+
+
+def test_roles_disabled_sites_and_revoked_users(hub, desk):
+    answer = asked(hub, origin="bob", to={"north": 0}, requests=[b""], limit=1.0).payload
+    assert answer == {"answers": {}, "lost": {"north": "'bob' has the role 'viewer', which may not run steps"}}
+    assert asked(hub, origin="bob", version=1).payload["online"] == ["north", "south"]
+    desk.disabled["south"] = "disabled by the operator olga"
+    assert asked(hub, version=1).payload["online"] == ["north"]
+    lost = asked(hub, to={"south": 0}, requests=[b""], limit=60.0).result(timeout=60).payload["lost"]
+    assert lost == {"south": "disabled by the operator olga"}
+    desk.revoked.add("alice")
+    for request in ({"version": 1}, {"to": {"north": 0}, "requests": [b""], "limit": 1.0}):
+        assert asked(hub, **request).payload["denied"] == "the certificate of 'alice' was revoked"
 
 
 def test_sites_are_watched_while_a_user_is_connected(hub, sites, monkeypatch):
@@ -110,7 +169,7 @@ def test_requests_travel_once_and_sites_send_none(hub):
     reply = asked(hub, to={"north": 0, "south": 0}, requests=[b"same "], limit=60.0).result(timeout=60)
     assert reply.payload["answers"] == {"north": b"same north", "south": b"same south"}
     refused = asked(hub, origin="north", to={"south": 0}, requests=[b""], limit=1.0)
-    assert refused.get_header(MessageHeaderKey.ERROR) == "a site may not send requests to others"
+    assert refused.get_header(MessageHeaderKey.ERROR) == "only a user that has logged in may send requests"
 
 
 def test_the_cell_carries_bytes_and_its_codes_are_errors():

@@ -184,8 +184,9 @@ def test_sites_refuse_a_coordinator_that_names_less(tmp_path, named):
 
 
 def test_an_owner_may_demand_more_sites(tmp_path):
-    from fedspan.owner.admission import Admission, Rules
+    from fedspan.owner.admission import Admission
     from fedspan.owner.allowed_steps import AllowedSteps
+    from fedspan.owner.rules import Rules
 
     net = Network(three_sites(), tmp_path)
     rules = Rules(AllowedSteps(("installed",)), least_rows=1, least_sites=3)

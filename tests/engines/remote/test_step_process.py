@@ -15,8 +15,9 @@ from fedspan.engines.remote.site import step_process
 from fedspan.engines.remote.site.refusals import StepLimitError
 from fedspan.federation import FailureKind
 from fedspan.federation.site.steps import find_step
-from fedspan.owner.admission import Admission, Rules
+from fedspan.owner.admission import Admission
 from fedspan.owner.allowed_steps import AllowedSteps
+from fedspan.owner.rules import Rules
 from fedspan.privacy import Ledger, normal
 
 from .network import Network, three_sites

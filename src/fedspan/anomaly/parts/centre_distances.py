@@ -71,7 +71,7 @@ def centre_shares(X: Array, mean: Vector, scale: Vector | None, centers: Matrix)
 
 
 def left_out_growth(counts: Array) -> Vector:
-    """Return by how much the distance to a centre of so many rows (k,) grows if the row is left out of its training.
+    """Return the growth of the distance to a centre of `counts` rows (k,) if the row is left out of its training.
 
     Without the row x the mean c of m rows is ``c - (x - c) / (m - 1)``. Then other rows find another centre nearer,
     too, and c moves on: by half as much again, as measured. The mean of one row does not exist without it.

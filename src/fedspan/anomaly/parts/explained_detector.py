@@ -209,7 +209,7 @@ class ExplainedDetector(FedDetector):
         contamination: float = 0.015,
         borrowed: float = 20.0,
     ) -> Self:
-        """Set the threshold by recent rows of a table (with ``sites``) or a federation: of a new site, say.
+        """Set the threshold by recent rows of a table (with ``sites``) or a federation, such as those of a new site.
 
         The scores stay as they are. Some hundreds of rows that are normal, or nearly all so, are enough.
 
@@ -247,9 +247,9 @@ class ExplainedDetector(FedDetector):
     ) -> Followed:
         """Let the threshold follow a slow drift: call it with the rows of each window, a table or a federation.
 
-        The share of rows above the threshold stays at ``1 - quantile`` in the mean over many windows. An attacker who
-        sends ever stranger rows could walk the threshold up: so it changes by at most `cap`, and a warning states when
-        it would have changed by more.
+        The share of rows above the threshold stays at ``1 - quantile`` in the mean over many windows. An attacker that
+        sends rows with ever higher scores could raise the threshold. So it changes by at most `cap`, and a warning
+        states when it would have changed by more.
 
         Parameters
         ----------

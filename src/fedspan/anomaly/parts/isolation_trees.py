@@ -73,7 +73,7 @@ def leaves_of(X: Array, features: Array, cuts: Array) -> NDArray[np.intp]:
 
 
 def of_leaves(site: Site, *, cuts: Array, **_: Any) -> int:
-    """Return the number of rows for each leaf: some leaf has no more than that."""
+    """Return the mean number of rows per leaf: the smallest leaf has at most that."""
     return len(site) // (1 + int(cuts.shape[-1]))
 
 
@@ -205,7 +205,7 @@ def isolation_gains(leaf_counts: Array, n: float, *, subsample: int) -> Matrix:
 
 
 def usual_depth(rows: Any) -> Any:
-    """Return the mean depth of a row in a random tree of so many rows (Liu, Ting and Zhou 2008, equation 1).
+    """Return the mean depth of a row in a random tree of this number of rows (Liu, Ting and Zhou 2008, equation 1).
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +22,11 @@ Column = Annotated[int, Whole(-1, 2**40)]
 MOST_BATCHES, LONGEST = 10_000, 200
 
 
+def sites_are_batches(payload: Mapping[str, Any]) -> bool:
+    """Return whether each site is a batch: the sums of a batch are then those of one site."""
+    return int(payload["column"]) < 0
+
+
 @step("atlases.batch_names", reveals="rows", ragged=["names"])
 def local_batch_names(site: Site, column: Column) -> dict[str, Any]:
     """Leaves the site: the different values of the batch column."""
@@ -30,7 +36,7 @@ def local_batch_names(site: Site, column: Column) -> dict[str, Any]:
     return {"names": names}
 
 
-@step("atlases.batch_sizes", reveals="sums")
+@step("atlases.batch_sizes", reveals="sums", by_site=sites_are_batches)
 def local_batch_sizes(site: Site, column: Column, names: Labels) -> dict[str, Any]:
     """Leaves the site: its number of rows of each batch."""
     codes = batch_codes(rows_of(site), site.name, column, names)
@@ -111,8 +117,8 @@ def codes_in(labels: NDArray[np.str_], names: NDArray[np.str_]) -> Codes:
     strangers = [name for name in different.tolist() if name not in known]
     if strangers:
         raise InputError(
-            f"the batch {strangers[0]!r} is not one of those that the model knows ({_listed(names)}): "
-            "adapt(...) learns new ones"
+            f"{len(strangers)} batches or labels of the rows are none of those that the model knows "
+            f"({_listed(names)}): adapt(...) learns new ones"
         )
     return np.array([known[name] for name in different.tolist()], dtype=np.int64)[places]
 

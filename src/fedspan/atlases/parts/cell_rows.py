@@ -52,7 +52,7 @@ def kept_log_blocks(site: Site, target: float, genes: Indices) -> Iterator[Any]:
     cells = cells_of(site)
     wide = cells.shape[1]
     if genes.size and not 0 <= genes.min() <= genes.max() < wide:
-        raise InputError(f"genes have numbers from 0 to {wide - 1} here, and one of those requested is none")
+        raise InputError(f"genes have numbers from 0 to {wide - 1} here, and a requested one is not among them")
     key = (target, genes.tobytes())
     known = site.last_of("log counts", key, dict[str, list[Any]])
     if "blocks" in known:

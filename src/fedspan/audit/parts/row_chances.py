@@ -62,7 +62,7 @@ class Space:
             which, floor = which[:, 0], 1e-13 * (1 + np.abs(V).max(axis=1))
             ratio = (near[:, 0] + floor) / (near[:, 1] + floor)
         share = 1.0
-        if self.lost:  # (0, 0, 5) is (0, 0, 1) times a factor, and tells nothing more
+        if self.lost:  # (0, 0, 5) is (0, 0, 1) times a factor, and adds no information
             different = (np.diff(np.sort(np.abs(vectors)), axis=1, prepend=0.0) > 0).sum(axis=1)
             share = np.maximum(different - self.lost, 0) / self.rows.shape[1]
         least = len(self.rows) * 2.0 ** -(self.bits[which] * share)
@@ -115,7 +115,7 @@ def cell_bits(rows: Matrix) -> Matrix:
 
 
 def step(values: Matrix) -> float:
-    """Return the step of the grid on which most values lie, such as 0.01, 1/8 or 1/255; 0 where there is none."""
+    """Return the step of the grid on which most values lie, such as 0.01, 1/8 or 1/255; 0 if they lie on no grid."""
     for power in (*(10.0 ** np.arange(-3, 7)), *(2.0 ** np.arange(1, 21))):
         scaled = values * power
         if np.mean(np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))) > 0.5:

@@ -43,8 +43,8 @@ def row_views(rows: Matrix, sites: Array | None) -> dict[str, Matrix]:
 
 
 #: The views in which rows are quantised, and about the number of residues that are compared with them.
-QUANTISED = ("", *(f"{name}{at}" for name in ("standardised", "scaled to the range", "scaled to the largest")
-                    for at in ("", " at its site")))  # fmt: skip
+SCALED = tuple(f"scaled to the {to}{at}" for to in ("range", "largest") for at in ("", " at its site"))
+QUANTISED = ("", "standardised", "standardised at its site", *SCALED)
 KINDS = 100
 #: Numbers of low bits that are searched for quantised cells in tables with more cells than `SMALL`.
 WIDTHS, SMALL = (8, 10, 12, 14, 16, 20, 24, 32), 200_000
@@ -68,7 +68,7 @@ def direction_space(view: Matrix, bits: Matrix, name: str, centred: int) -> Spac
 
 
 def sorted_space(rows: Matrix, bits: Matrix) -> Space:
-    """Return the space of rows whose cells are sorted: the order of the columns does not matter, and tells nothing."""
+    """Return the space of rows whose cells are sorted: the order of the columns adds no information."""
     scale = max(float(rows.std()), 1e-300)
     lost = float(gammaln(rows.shape[1] + 1) / np.log(2))
     return Space("columns in another order", np.sort(rows) / scale, bits - lost, lambda V: np.sort(V) / scale)
@@ -110,13 +110,11 @@ def low_integers(V: Matrix) -> Iterator[tuple[int, Array, NDArray[np.int64]]]:
 
 
 def quantised_rows(views: Mapping[str, Matrix], width: int) -> Iterator[NDArray[np.int64]]:
-    """Yield rows as integers of so many bits: fixed point, parts of the range, or their leading bits as floats."""
+    """Yield rows as integers of a few bits: fixed point, parts of the range, or their leading bits as floats."""
     mask, most = (1 << width) - 1, 2.0**52
     for name, rows in views.items():
         powers = [2.0**power for power in range(-8, width + 9)] + [10.0**power for power in range(1, 7)]
-        for factor in (
-            [mask, mask + 1, mask // 2, mask // 2 + 1] if name.startswith("scaled") else powers if not name else []
-        ):
+        for factor in [mask, mask + 1, mask // 2, mask // 2 + 1] if name in SCALED else powers if not name else []:
             scaled = rows * factor
             if np.abs(scaled).max() < most:
                 yield np.rint(scaled).astype(np.int64) & mask

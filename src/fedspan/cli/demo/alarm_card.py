@@ -35,7 +35,7 @@ _BARS = 4
 
 
 def alarm_card(folder: Path, seed: int) -> Card:
-    """Fit the detector, judge it by unseen rows, and write its report."""
+    """Fit the detector, evaluate it on unseen rows, and write its report."""
     normal, new = (simulated_traffic(n, 10 * seed + k) for k, n in enumerate((ROWS, 1000)))
     attacks = with_attacks(simulated_traffic(600, 10 * seed + 2), 10 * seed + 3)
     columns = list(COUNTERS)

@@ -12,9 +12,9 @@ from fedspan.datasets.sources import missing_words
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import FedspanError
 from fedspan.federation.site.steps import installed_steps
-from fedspan.owner.admission import Rules
 from fedspan.owner.audit_log import read_lines
 from fedspan.owner.owned_site import Rows, data_problems, read_rows
+from fedspan.owner.rules import Rules
 from fedspan.owner.schema import kind_of
 from fedspan.owner.site_file import PrivacyPlan, SiteFile, SiteFileError, read_site_file
 from fedspan.privacy import Ledger

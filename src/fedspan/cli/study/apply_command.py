@@ -80,7 +80,7 @@ class _Training:
 
 
 def _training(study: Path) -> _Training:
-    """Return what the copy of the study says; its tables may have moved."""
+    """Return the settings in the copy of the study; its tables may have moved."""
     if not (study / "study.toml").is_file():
         return _Training()
     data = read_copy(study)[1].table("data")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from fedspan.cli.study.run_command import run_study
 from fedspan.cli.study.study_file import read_study
+from fedspan.engines.members.enrolment import RUNNER
 from fedspan.engines.nvflare.client.connect import connect_as
-from fedspan.engines.nvflare.setup.hardening import RUNNER
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.identity import Authority, Delegate, Identity
 from fedspan.errors import FedspanError
-from fedspan.federation import Federation
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     kit, folder = Path(sys.argv[1]), Path(sys.argv[1]) / "studies" / sys.argv[2]
 
-    def connect() -> Federation:
+    def connect() -> RemoteFederation:
         authority = Authority.from_kit(kit)
         delegate = Delegate(Identity.from_kit(kit), (folder / "delegation").read_bytes(), authority)
         return connect_as(delegate, authority, kit / RUNNER, study.seed, study.policy, study.output)

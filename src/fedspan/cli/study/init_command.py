@@ -34,7 +34,7 @@ _LEAST_OF_A_SITE = 5
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of all sites: its kind, and why it is no feature, if it is none."""
+    """A column of all sites: its kind, and the reason if it is not a feature."""
 
     name: str
     kind: str
@@ -148,7 +148,7 @@ def _column(name: str, frames: Sequence[pd.DataFrame]) -> _Column:
     if lacking:
         why_not = f"{lacking} of {len(frames)} files lack it"
     elif name.lower() in _LABELS:
-        why_not = "its name says that it is a label"
+        why_not = "its name is that of a label"
     elif kind == "time" or (kind == "text" and len(cells) and cells.str.fullmatch(_DATE).mean() > 0.9):
         why_not = "times of new rows would all be unusual"
     elif kind == "text" and len(cells) >= _FEWEST and distinct > 0.5 * len(cells):

@@ -18,6 +18,7 @@ from fedspan.cli.study.study_file import ReportPlan, Study, read_study
 from fedspan.cli.study.study_tables import SiteTable, study_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.record import strict_json
@@ -59,7 +60,7 @@ def run(
     else:
         from fedspan.engines.nvflare.client.connect import connect
 
-        def opened() -> Federation:
+        def opened() -> RemoteFederation:
             return connect(kit, seed=plan.seed, policy=plan.policy, run_dir=plan.output)
 
         run_study(plan, resume=resume, connect=opened, live=live)
@@ -90,7 +91,7 @@ def _submit(study: Study, kit: Path, hours: float) -> None:
 
 
 def run_study(
-    study: Study, *, resume: bool = False, connect: Callable[[], Federation] | None = None, live: bool = False
+    study: Study, *, resume: bool = False, connect: Callable[[], RemoteFederation] | None = None, live: bool = False
 ) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked.
 
@@ -104,7 +105,8 @@ def run_study(
     models = (*study.preprocess, study.model)
     tables = [] if connect else study_tables(study)
     judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # a mistake shows before the run
-    fed = connect() if connect else embedded(study, tables, run_dir=output)
+    remote = connect() if connect else None
+    fed = remote or embedded(study, tables, run_dir=output)
     for line in words_in_words(tables):
         print_line(line)
     make_folder(output)
@@ -113,6 +115,8 @@ def run_study(
     page = _live_page(fed, output, study.path.stem) if live else None
     try:
         with fed:
+            if remote is not None:
+                remote.propose(lambda rehearsed: fit_all(models, rehearsed, quiet=True), study.path.stem, print_line)
             fitted = fit_all(models, fed)
     except (ValueError, TypeError) as error:
         if not used:  # the study has a mistake: its next run needs an unused folder
@@ -149,9 +153,10 @@ def embedded(study: Study, tables: Sequence[SiteTable], run_dir: Path | None = N
     )
 
 
-def fit_all(models: Sequence[FedEstimator], fed: Federation) -> list[Any]:
+def fit_all(models: Sequence[FedEstimator], fed: Federation, *, quiet: bool = False) -> list[Any]:
     """Fit each model on the federation as the ones before it transform it."""
-    fed.observe(ProgressBar())
+    if not quiet:
+        fed.observe(ProgressBar())
     fitted: list[Any] = []
     for model in models:
         if fitted:

@@ -60,7 +60,7 @@ class DataPlan:
 
 @dataclass(frozen=True)
 class ReportPlan:
-    """What the report shows besides: how a detector judges labelled rows, and columns as pixels of an image.
+    """What the report shows besides: how a detector does on labelled rows, and columns as pixels of an image.
 
     The rows are in the table `judge`. Its column `label` is `normal` for normal ones. An `image` has height and width.
     """
@@ -246,7 +246,7 @@ def data_plan(file: Section, *, growing: bool = False) -> DataPlan:
             f"names the column {twice[0]!r} twice: each column has one use (features, drop, label, ...)"
         )
     if dialect != Dialect() and not plan.dialects:
-        raise section.error(f"{', '.join(DIALECT_KEYS)} are for CSV files, and there is none: leave them out")
+        raise section.error(f"{', '.join(DIALECT_KEYS)} are for CSV files, and the study names none: leave them out")
     return plan
 
 

@@ -74,7 +74,7 @@ def local_overlaps(
 def local_guarded_means(site: Site, centres: Stack, wanted: Wanted, given: Given) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
 
-    It remembers which rows these are, and sends no sums of sets that it did not count and compare just before.
+    It remembers which rows these are, and sends no sums of sets that it did not count and compare in the call before.
     """
     if not np.array_equal(site.state.get("sums counted", np.zeros(0)), centres):
         raise InputError("a site sends sums only of sets that it counted, and compared with those sent before, first")

@@ -30,7 +30,7 @@ _BLOCK_BYTES = 2**23
 
 
 def of_centres(site: Site, *, centres: Array, **_: Any) -> int:
-    """Return the number of rows for each centre: some centre has no more than that."""
+    """Return the mean number of rows per centre: the smallest cluster has at most that."""
     return len(site) // max(1, int(centres.shape[-2]))
 
 

@@ -67,7 +67,7 @@ class FileSource:
         raise InputError(f"{self.file}: tables are read from {', '.join(ENDINGS)} files")
 
     def read(self, choose: Choose | None = None, where: RowFilter | None = None) -> pd.DataFrame:
-        """Read the chosen columns of the rows that `where` keeps, or say in a sentence why not."""
+        """Read the chosen columns of the rows that `where` keeps, or raise an `InputError` with the reason."""
         if not self.file.exists():
             raise InputError(f"the file {self.file} does not exist: correct its name")
         try:
@@ -129,7 +129,7 @@ def missing_words(frame: pd.DataFrame) -> Words:
 
 
 def read_table(file: Path, dialect: Dialect | None = None) -> pd.DataFrame:
-    """Read a whole file, or say in a sentence why not."""
+    """Read a whole file, or raise an `InputError` with the reason."""
     return FileSource(file, dialect or Dialect()).read()
 
 

@@ -212,7 +212,7 @@ def _report(error: Exception, *, values: bool) -> str:
     """Return in one line what went wrong.
 
     Once the database was reached (`values`), an error can be about a value. Then its message is repeated only where
-    its code says that it is about something else.
+    its code shows another cause.
     """
     from sqlalchemy.exc import SQLAlchemyError
 

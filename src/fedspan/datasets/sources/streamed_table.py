@@ -133,7 +133,7 @@ class _Query(_Table):
         self.shape = (int(next(counted)[0][0]), len(self.feature_names))
 
     def stamp(self) -> str:
-        """Return a digest of the query and its numbers of rows and columns: a database does not tell of changes."""
+        """Return a digest of the query and its numbers of rows and columns: a database does not report changes."""
         digest = blake2b(repr((self._query, self.feature_names)).encode(), digest_size=8).hexdigest()
         return f"{self.shape[0]}x{self.shape[1]} streamed #{digest}"
 

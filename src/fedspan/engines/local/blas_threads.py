@@ -21,11 +21,10 @@ def blas_threads() -> int:
 
 
 class PinnedThreads:
-    """Keeps the number of BLAS threads at `number`, or at the present one, until `release`."""
+    """Keeps the number of BLAS threads at `number` until `release`."""
 
-    def __init__(self, number: int | None) -> None:
-        same = number is None or number == blas_threads()
-        self._limiter = None if same else _controller().limit(limits=number)
+    def __init__(self, number: int) -> None:
+        self._limiter = None if number == blas_threads() else _controller().limit(limits=number)
 
     def release(self) -> None:
         """Restore the number from before."""

@@ -60,8 +60,9 @@ class LocalEngine:
         return ("threads",)
 
     def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
-        """Fix the number of BLAS threads for the run."""
-        self._pinned[name] = PinnedThreads(None if head is None else int(head["threads"]))
+        """Use the number of BLAS threads that the journal's head states."""
+        if head is not None:
+            self._pinned[name] = PinnedThreads(int(head["threads"]))
         return name
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
@@ -291,7 +292,7 @@ def _sites_of_tables(tables: Mapping[Any, Any], columns: Mapping[str, Any], site
 
 
 def _without_columns(X: Any, wanted: Mapping[str, Any], whose: str = "X") -> tuple[Any, list[Any]]:
-    """Return `X` without the columns that `wanted` names, and their values in its place of names."""
+    """Return `X` without the columns that `wanted` names, and `wanted` with values in place of names."""
     names = {what: value for what, value in wanted.items() if isinstance(value, str)}
     if not names:
         return X, list(wanted.values())

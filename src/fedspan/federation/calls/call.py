@@ -145,7 +145,7 @@ class Engine(Protocol):
 
 @dataclass
 class Collected:
-    """What one call gave: single replies, or under the name ``""`` their total, or the reason why there is none."""
+    """The result of one call: single replies, or under the name ``""`` their total, or the reason for its absence."""
 
     replies: dict[str, Message] = field(default_factory=dict)
     error: str | None = None
@@ -182,4 +182,4 @@ class Summation(Protocol):
         """Note a total that the coordinator has, from the sites or from the journal."""
 
     def collect(self, call: Call, exchange: Exchange, needed: int) -> Collected:
-        """Return the total of the replies to `call` over at least `needed` sites, or the reason why there is none."""
+        """Return the total of the replies to `call` over at least `needed` sites, or the reason for its absence."""

@@ -10,12 +10,10 @@ A number must arrive as a plain number: no array, of whatever shape or type, is 
 
 from __future__ import annotations
 
-import inspect
 import math
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +23,6 @@ from fedspan.wire import LONGEST_EMPTY_AXIS
 
 #: The largest number of rows, columns or products; and the most passes over its rows that one call takes of a site.
 MOST, MOST_PASSES = 2**40, 10_000
-#: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
-RESERVED = ("step", "to", "site")
 
 
 @dataclass(frozen=True)
@@ -168,72 +164,7 @@ Count = Annotated[int, Whole(1, MOST)]
 Index = Annotated[int, Whole(0, MOST)]
 Passes = Annotated[int, Whole(1, MOST_PASSES)]
 
-_PLAIN: dict[Any, Any] = {int: Whole(-(2**53)), float: Real(), bool: Flag(), str: Text()}
+#: The checks of plain annotations.
+PLAIN: dict[Any, Any] = {int: Whole(-(2**53)), float: Real(), bool: Flag(), str: Text()}
 
 Check = Callable[[str, object], object]
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The parameters of a function: the checks of those that are declared, and whether all of them are."""
-
-    declared: Mapping[str, Check]
-    complete: bool
-    signature: inspect.Signature
-    required: frozenset[str]
-    allowed: frozenset[str] | None  # None: any name
-
-    def validated(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a payload with every declared parameter checked, and as its declared type."""
-        keys = payload.keys()
-        for key in RESERVED:
-            if key in keys:
-                raise MessageError(f"the payload has the key {key!r}, which is reserved: rename it")
-        if not self.required <= keys or not (self.allowed is None or keys <= self.allowed):
-            raise MessageError(f"the function takes {self.signature}, and a payload of {sorted(keys)} does not fit")
-        checks = self.declared
-        return {name: checks[name](name, value) if name in checks else value for name, value in payload.items()}
-
-
-def parameters_of(function: Callable[..., Any], skip: int = 1) -> Parameters:
-    """Return the declared parameters of a step or transform; the first `skip` are the site or the rows.
-
-    Examples
-    --------
-    >>> def pull(site, gamma: Positive, rows: int | None = None): ...
-    >>> parameters_of(pull).validated({"gamma": 2, "rows": None})
-    {'gamma': 2.0, 'rows': None}
-    """
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except (NameError, TypeError):  # annotations of a user's own that can't be resolved
-        hints = {}
-    signature = inspect.signature(function)
-    named = list(signature.parameters.values())[skip:]
-    # A step with **payload runs another one, which checks that payload.
-    any_name = any(one.kind is one.VAR_KEYWORD for one in named)
-    named = [one for one in named if one.kind is not one.VAR_KEYWORD]
-    checks = {one.name: _check_of(hints.get(one.name)) for one in named}
-    declared = {name: check for name, check in checks.items() if check is not None}
-    required = frozenset(one.name for one in named if one.default is one.empty)
-    return Parameters(
-        declared, len(declared) == len(named), signature, required, None if any_name else frozenset(checks)
-    )
-
-
-def _check_of(hint: Any) -> Check | None:
-    """Return the check that an annotation declares, or ``None`` where it declares none."""
-    if get_origin(hint) is Annotated:
-        for extra in get_args(hint)[1:]:
-            if hasattr(extra, "check"):
-                found: Check = extra.check
-                return found
-        return _check_of(get_args(hint)[0])
-    if get_origin(hint) in (Union, types.UnionType):
-        inner = [part for part in get_args(hint) if part is not type(None)]
-        check = _check_of(inner[0]) if len(inner) == 1 else None
-        if check is None or len(inner) == len(get_args(hint)):
-            return None
-        return lambda name, value: None if value is None else check(name, value)
-    plain = _PLAIN.get(hint)
-    return None if plain is None else plain.check

@@ -135,6 +135,17 @@ class Site:
             return self.cached("", lambda: self._kept_rows(transform))
         return self.cached("", lambda: read_only(transform(data.rows(slice(None))), data.name, "X"))
 
+    def no_rows(self) -> Array:
+        """Return ``X`` without its rows: the number and kind of columns, as transforms show them. No row is read."""
+        data = self._data
+        if data.transform is None:
+            return data.no_rows
+        computed = data.computed
+        if "no rows" not in computed:
+            takes_frame = data.transform_takes_frame
+            computed["no rows"] = np.asarray(data.transform(data.frame.iloc[:0] if takes_frame else data.no_rows))
+        return cast(Array, computed["no rows"])
+
     @property
     def sparse(self) -> bool:
         """Whether the site has a sparse matrix; `batches` shows blocks of its rows as dense ones."""
@@ -215,6 +226,30 @@ class Site:
                 X = transform(data.rows(part))
             columns = (data.y, data.task, data.sample_weight)
             yield RowBatch(X, *(None if column is None else column[part] for column in columns))
+
+    def batches_alone(self, rows: int) -> Iterator[RowBatch]:
+        """Yield blocks as `batches` does, of rows that do not depend on the rows beside them, not in the last bit.
+
+        A matrix product rounds a row in another way elsewhere in a block, and large parameters make much of that. So
+        each row goes through such transforms by itself. Where sums have noise for one row, no row then moves another.
+        """
+        data = self._open
+        first, rest = data.parts
+        if rest is None:
+            yield from self.batches(rows)
+            return
+        columns = (data.y, data.task, data.sample_weight)
+        raw = (data.rows(slice(at, at + rows)) for at in range(0, len(self), rows))
+        for number, block in enumerate(raw if data.stream is None else data.stream.batches(rows)):
+            X = block if first is None else first(block)
+            part = slice(number * rows, (number + 1) * rows)
+            alone = [rest(X.iloc[i : i + 1] if hasattr(X, "iloc") else X[i : i + 1]) for i in range(len(X))]
+            yield RowBatch(np.concatenate(alone), *(None if column is None else column[part] for column in columns))
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether rows are seen as they are, or through transforms that treat each cell by itself."""
+        return self._data.parts[1] is None
 
     def _streamed(self, rows: int) -> Iterator[RowBatch]:
         """Yield blocks of a streamed table; what a transform makes of all rows is kept where it is small."""
@@ -338,7 +373,7 @@ class Site:
         if not context.hidden or vault is None:
             raise PolicyError(
                 f"site {self.name!r} adds a share of the noise only where a secure sum hides its part "
-                "(Policy(secure_sum=True)), and this call is none"
+                "(Policy(secure_sum=True)), and this call is not part of one"
             )
         if not sites <= vault.knows(self.name):
             raise PolicyError(
@@ -374,11 +409,17 @@ class Site:
         return self._open.digest()
 
     def through(
-        self, transform: Callable[[Any], Array], *, frames: bool = False, diagonal: Diagonal | None = None
+        self,
+        transform: Callable[[Any], Array],
+        *,
+        frames: bool = False,
+        elementwise: bool = False,
+        diagonal: Diagonal | None = None,
     ) -> Site:
         """Return this site as a transform shows it: same rows, ``X`` transformed when it is read.
 
-        `diagonal` are shift and scale (d,) of a transform that is ``(x - shift) / scale``.
+        `diagonal` are shift and scale (d,) of a transform that is ``(x - shift) / scale``. An `elementwise` one treats
+        a row alike wherever in a block it is (`batches_alone`).
 
         With `frames` the transform receives a data frame, where the site was made of one and it is the first transform.
         """
@@ -387,7 +428,10 @@ class Site:
         if not takes_frame and self._data.stream is None and self._data.sparse is None:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
-        data.transform = (lambda rows: transform(inner(rows))) if inner else transform
+        data.transform = _after(inner, transform)
+        first, rest = data.parts
+        elementwise = elementwise and rest is None
+        data.parts = (_after(first, transform), None) if elementwise else (first, _after(rest, transform))
         data.transform_takes_frame = takes_frame
         data.diagonal = _composed(data.diagonal, diagonal)
         return _site(data, None)
@@ -446,7 +490,7 @@ class Site:
 
     @property
     def _open(self) -> SiteData:
-        """The data, to be read: under a strict ledger not before the step has charged."""
+        """The data, to be read: under a strict ledger not before the step has charged, by a public step never."""
         if self._context is not None and self._context.gate is not None:
             self._context.gate(self)
         return self._data
@@ -461,6 +505,11 @@ class Site:
 
 
 _new = object.__new__
+
+
+def _after(first: Callable[[Any], Array] | None, then: Callable[[Any], Array]) -> Callable[[Any], Array]:
+    """Return one transform after the other."""
+    return then if first is None else lambda rows: then(first(rows))
 
 
 def _composed(first: Diagonal | None, second: Diagonal | None) -> Diagonal | None:

@@ -76,6 +76,8 @@ class SiteData:
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.transform: Callable[[Any], Array] | None = None
         self.transform_takes_frame = False
+        #: The transforms up to the first that is not elementwise, and all from that one on; together, `transform`.
+        self.parts: tuple[Callable[[Any], Array] | None, Callable[[Any], Array] | None] = (None, None)
         self.chosen_rows = False  # whether these are some of the site's rows, which a request has chosen
         self.hidden: tuple[str, ...] = ()  # columns that noise on the rows does not cover
         self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
@@ -93,6 +95,15 @@ class SiteData:
                 f"memory, {8 * n * d / 2**30:.3g} GiB: use a method by sums, or load the rows"
             )
         return read_only(_frame_values(self.frame), self.name, "X")
+
+    @property
+    def no_rows(self) -> Array:
+        """The values without their rows, (0, ...): how many columns there are, and of which kind."""
+        if self.frame is not None:
+            return _frame_values(self.frame.iloc[:0])
+        if self.sparse is None and self.stream is None:
+            return self.X[:0]
+        return np.empty((0, *self.shape[1:]), dtype=np.float64 if self.sparse is None else self.sparse.dtype)
 
     def values(self, part: slice) -> Array:
         """Return the values of some rows, without those of the others."""
@@ -143,7 +154,7 @@ class SiteData:
         data.sparse = None
         data.stream = None
         data.shape = X.shape
-        data.transform, data.transform_takes_frame = None, False
+        data.transform, data.transform_takes_frame, data.parts = None, False, (None, None)
         columns = ("y", "task", "sample_weight")
         data.hidden = tuple(what for what in columns if getattr(self, what) is not None) + self.hidden
         data.y = data.task = data.sample_weight = None

@@ -147,7 +147,8 @@ class SiteHost:
                 self._records.failed(call, after)
             if ledger is None or not ledger.strict or isinstance(error, WITHOUT_ROWS):
                 raise
-            refuse_without_noise(call, self.site.in_call(context))  # the same words whether the step failed or not
+            # The same words whether the step failed or not.
+            refuse_without_noise(call, self.site.in_call(context), replied=True)
             raise FedspanError(
                 f"step {context.step!r} failed at site {self.site.name!r}, whose strict ledger keeps the reason at the "
                 "site"

@@ -30,14 +30,20 @@ class StepRunner:
 
     def run(self, call: Call, payload: Message, context: CallContext) -> Message:
         """Run the step and return its reply."""
-        site = self.site.in_call(context) if self._is_plain and not call.transforms else self.shown(call, context)
+        plain = self._is_plain and not call.transforms and not call.step.public
+        site = self.site.in_call(context) if plain else self.shown(call, context)
         return reply_of(call, payload, site)
 
     def shown(self, call: Call, context: CallContext) -> Site:
-        """Return the site as the call sees it. A strict ledger refuses to show data before the step has charged."""
+        """Return the site as the call sees it.
+
+        A strict ledger refuses to show data before the step has charged, and no public step is shown any.
+        """
         own = self.site.in_call(context)
         if context.ledger is not None and context.ledger.strict:
             context.gate = partial(refuse_without_noise, call)
+        elif call.step.public:
+            context.gate = refuse_rows
         return self._view(call, own).in_call(context) if call.transforms else own
 
     def _view(self, call: Call, own: Site) -> Site:
@@ -60,22 +66,34 @@ def reply_of(call: Call, payload: Message, site: Site) -> Message:
     reply = canonical(call.step.function(site, **payload), "reply")
     context = site.context
     if context.ledger is not None and context.ledger.strict:
-        refuse_without_noise(call, site)
+        refuse_without_noise(call, site, replied=True)
     if context.charged:
         context.check_size(reply)
     return reply
 
 
-def refuse_without_noise(call: Call, site: Site) -> None:
+def refuse_without_noise(call: Call, site: Site, *, replied: bool = False) -> None:
     """Refuse, under a strict ledger, a reply that reveals something and carries no noise.
 
-    Called whenever a step is about to read data, and before its reply leaves.
+    Called whenever a step is about to read data, and once it has `replied`.
     """
     step = find_step(site.context.step)
+    if not replied:
+        refuse_rows(site)
     if not step.public and not site.context.charged and not any(transform.private for transform in call.transforms):
         raise PolicyError(
             f"the strict ledger of site {site.name!r} lets no reply leave that carries no noise, and that of step "
             f"{step.id!r} carries none"
+        )
+
+
+def refuse_rows(site: Site) -> None:
+    """Refuse to show rows to a step that reveals nothing: whether it fails could reveal them."""
+    step = find_step(site.context.step)
+    if step.public:
+        raise PolicyError(
+            f"step {step.id!r} declares that it reveals nothing, and reads rows of site {site.name!r}: whether it "
+            "fails would reveal something about them; declare reveals='sums'"
         )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from fedspan.errors import InputError, MessageError, UnknownStepError
-from fedspan.federation.site.parameters import Parameters, parameters_of
+from fedspan.federation.site.parameters import PLAIN, Check
 
 F = TypeVar("F", bound=Callable[..., Any])
 Runs = Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]]
@@ -19,6 +21,74 @@ Merge = Callable[[Sequence[dict[str, Any]]], dict[str, Any]]
 #: What a reply may reveal. ``"nothing"``: column names, row counts, keys. ``"sums"``: totals over rows. ``"rows"``:
 #: rows, cells, or one entry per row.
 REVEALS = ("nothing", "sums", "rows")
+#: Payload keys that would be mistaken for the arguments of ``ask`` or of the step itself.
+RESERVED = ("step", "to", "site")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a function: the checks of those that are declared, and whether all of them are."""
+
+    declared: Mapping[str, Check]
+    complete: bool
+    signature: inspect.Signature
+    required: frozenset[str]
+    allowed: frozenset[str] | None  # None: any name
+
+    def validated(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a payload with every declared parameter checked, and as its declared type."""
+        keys = payload.keys()
+        for key in RESERVED:
+            if key in keys:
+                raise MessageError(f"the payload has the key {key!r}, which is reserved: rename it")
+        if not self.required <= keys or not (self.allowed is None or keys <= self.allowed):
+            raise MessageError(f"the function takes {self.signature}, and a payload of {sorted(keys)} does not fit")
+        checks = self.declared
+        return {name: checks[name](name, value) if name in checks else value for name, value in payload.items()}
+
+
+def parameters_of(function: Callable[..., Any], skip: int = 1) -> Parameters:
+    """Return the declared parameters of a step or transform; the first `skip` are the site or the rows.
+
+    Examples
+    --------
+    >>> def pull(site, gamma: float, rows: int | None = None): ...
+    >>> parameters_of(pull).validated({"gamma": 2, "rows": None})
+    {'gamma': 2.0, 'rows': None}
+    """
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):  # annotations of a user's own that can't be resolved
+        hints = {}
+    signature = inspect.signature(function)
+    named = list(signature.parameters.values())[skip:]
+    # A step with **payload runs another one, which checks that payload.
+    any_name = any(one.kind is one.VAR_KEYWORD for one in named)
+    named = [one for one in named if one.kind is not one.VAR_KEYWORD]
+    checks = {one.name: _check_of(hints.get(one.name)) for one in named}
+    declared = {name: check for name, check in checks.items() if check is not None}
+    required = frozenset(one.name for one in named if one.default is one.empty)
+    return Parameters(
+        declared, len(declared) == len(named), signature, required, None if any_name else frozenset(checks)
+    )
+
+
+def _check_of(hint: Any) -> Check | None:
+    """Return the check that an annotation declares, or ``None`` where it declares none."""
+    if get_origin(hint) is Annotated:
+        for extra in get_args(hint)[1:]:
+            if hasattr(extra, "check"):
+                found: Check = extra.check
+                return found
+        return _check_of(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = [part for part in get_args(hint) if part is not type(None)]
+        check = _check_of(inner[0]) if len(inner) == 1 else None
+        if check is None or len(inner) == len(get_args(hint)):
+            return None
+        return lambda name, value: None if value is None else check(name, value)
+    plain = PLAIN.get(hint)
+    return None if plain is None else plain.check
 
 
 @dataclass(frozen=True)
@@ -85,6 +155,12 @@ class Step(Installed):
     moments: bool = False
     weighted: bool = False
     merge: Merge | None = None
+    noisy: bool = False
+    by_site: Callable[[Mapping[str, Any]], bool] | bool = False
+
+    def tells_sites_apart(self, payload: Mapping[str, Any]) -> bool:
+        """Return whether the reply to a payload depends on which site sends it, so that a sum shows single sites."""
+        return self.by_site if isinstance(self.by_site, bool) else self.by_site(payload)
 
     @property
     def public(self) -> bool:
@@ -111,6 +187,8 @@ def step(
     moments: bool = False,
     weighted: bool = False,
     merge: Merge | None = None,
+    noisy: bool = False,
+    by_site: Callable[[Mapping[str, Any]], bool] | bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -127,6 +205,8 @@ def step(
     moments: bool = False,
     weighted: bool = False,
     merge: Merge | None = None,
+    noisy: bool = False,
+    by_site: Callable[[Mapping[str, Any]], bool] | bool = False,
 ) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 
@@ -161,6 +241,12 @@ def step(
     merge : callable, optional
         For `Federation.merge`: ``merge(replies)`` returns the reply that the rows of all sites would give together. It
         must be associative, up to rounding.
+    noisy : bool, default=False
+        Whether the step charges the site's ledger before it reads rows, and its reply carries the noise. A site at the
+        level ``private`` runs such steps, and no other ones on rows as they are.
+    by_site : bool or callable, default=False
+        Whether the reply depends on which of the named sites this is, ``by_site(payload)`` where the payload decides
+        it. A sum over sites then shows single ones, and a site at the level ``secure`` refuses it.
 
     Examples
     --------
@@ -176,7 +262,18 @@ def step(
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         if reveals not in REVEALS:
             raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        made = (frozenset(ragged), frozenset(counts), fewest, fewest_in_sums, runs, moments, weighted, merge)
+        made = (
+            frozenset(ragged),
+            frozenset(counts),
+            fewest,
+            fewest_in_sums,
+            runs,
+            moments,
+            weighted,
+            merge,
+            noisy,
+            by_site,
+        )
         _steps.add(Step(id or dotted_name(function), function, reveals, *made))
         return function
 

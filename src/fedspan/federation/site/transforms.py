@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError, UnknownStepError
 from fedspan.federation.site.noise_query import NoiseQuery, SiteLedger, query_digest
-from fedspan.federation.site.parameters import Parameters, parameters_of
 from fedspan.federation.site.site import Site
-from fedspan.federation.site.steps import Installed, Registry, dotted_name
+from fedspan.federation.site.steps import Installed, Parameters, Registry, dotted_name, parameters_of
 from fedspan.wire import Message, canonical, encode
 
 F = TypeVar("F", bound=Callable[..., NDArray[Any] | Site])
@@ -39,6 +38,8 @@ class InstalledTransform(Installed):
     view: bool = False
     selects: bool = False
     diagonal: Callable[..., Any] | None = None
+    elementwise: bool = False
+    by_site: bool = False
     least: int = 0
 
     @property
@@ -68,6 +69,8 @@ def transform(
     view: bool = False,
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
+    elementwise: bool = False,
+    by_site: bool = False,
     least: int = 0,
 ) -> Callable[[F], F]: ...
 
@@ -82,6 +85,8 @@ def transform(
     view: bool = False,
     selects: bool = False,
     diagonal: Callable[..., Any] | None = None,
+    elementwise: bool = False,
+    by_site: bool = False,
     least: int = 0,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
@@ -107,6 +112,11 @@ def transform(
     diagonal : callable, optional
         ``diagonal(**parameters)`` returns a shift and a scale (d,), or ``None`` for each: the transform is
         ``(x - shift) / scale``, and steps may apply it to sparse rows without making them dense.
+    elementwise : bool, default=False
+        Whether each number of the result is made of one cell. Rounding then does not depend on a row's place in a
+        block. Sums with noise send rows through all other transforms one by one.
+    by_site : bool, default=False
+        Whether the parameters may treat each site in another way. They can leave one site in a sum, and all others out.
     least : int, default=0
         Of a view that selects: the number of rows by which two selections differ at least; 0: a share of all rows.
 
@@ -120,8 +130,8 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        fields = (frames, mu2, affine, view, selects, diagonal, least)
-        _transforms.add(InstalledTransform(id or dotted_name(function), function, *fields))
+        made = (frames, mu2, affine, view, selects, diagonal, elementwise, by_site, least)
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, *made))
         return function
 
     return register
@@ -186,7 +196,8 @@ class Transform:
             return self._noisy(site, found, ledger, run, before)
         parameters = found.validated(self.parameters)
         diagonal = None if found.diagonal is None else found.diagonal(**parameters)
-        return site.through(partial(found.function, **parameters), frames=found.frames, diagonal=diagonal)
+        shows = partial(found.function, **parameters)
+        return site.through(shows, frames=found.frames, elementwise=found.elementwise, diagonal=diagonal)
 
     def _noisy(
         self, site: Site, found: InstalledTransform, ledger: SiteLedger | None, run: str, before: Digests

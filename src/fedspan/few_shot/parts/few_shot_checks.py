@@ -128,7 +128,7 @@ def refuse_bad_targets(fed: Federation) -> None:
 
 
 def warn_of_data(tasks: Tasks, intercept: bool, resilient: bool) -> None:
-    """Warn where the data of a typical site do not suit the model (by sums: targets of any site in other units)."""
+    """Warn where the data of a typical site do not suit the model, or, with sums alone, the targets of any site."""
     middle = lower_median(np.array(list(tasks.middle.values())))
     largest = np.array(list(tasks.largest.values()))
     times = (lower_median(largest) if resilient else float(largest.max())) / middle if middle > 0.0 else 1.0

@@ -39,7 +39,7 @@ class TaskCoefs:
         ``b_k``: of least norm where a task's rows do not decide.
     intercepts : array (q,)
     errors : array (q,)
-        Root mean squared residual of each task's rows, per degree of freedom; NaN where there is none, or where the
+        Root mean squared residual of each task's rows, per degree of freedom; NaN without any, or where the
         coordinator does not know it.
     """
 

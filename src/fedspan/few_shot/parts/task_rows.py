@@ -242,7 +242,7 @@ def rows_of_descent(
     least: int = 0,
     **_: Any,
 ) -> int:
-    """Return the rows of the smaller part, of all tasks that are large enough to count. Without any, no row counts."""
+    """Return the rows of the smaller of two parts, over all tasks that take part; all rows if none does."""
     sizes = _sizes(site)
     used = sizes[sizes >= max(least, least_rows(U.shape[1] + intercept, parts))]
     rows = [int(_in_part(used, number, parts).sum()) for number in (fit_part, descend_part)]

@@ -145,7 +145,7 @@ def local_tasks(site: Site, intercept: bool) -> dict[str, Any]:
 
 
 def feature_spread(X: NDArray[Any], centre: bool) -> tuple[float, float]:
-    """Return the largest eigenvalue of the rows' second moment and the mean one; for white features the mean twice.
+    """Return the largest and the mean eigenvalue of the rows' second moment; for white features, the mean for both.
 
     The largest eigenvalue of a sample of N white rows with n features is ``(1 + sqrt(n / N))^2`` times too large.
 

@@ -95,7 +95,7 @@ def _warn_of_few_rows(found: Landmarks) -> None:
     if 0 < found.n <= FEW_ROWS and numbers > found.n:
         warnings.warn(
             f"FedDL's totals hold {numbers * columns} numbers about {found.n} rows, which have {found.n * columns}: "
-            "an attacker who sees them may compute the rows, even under a secure sum (docs/leaks.md); use more rows, "
+            "an attacker that sees them may compute the rows, even under a secure sum (docs/leaks.md); use more rows, "
             "or noise by privacy=GaussianGradient",
             stacklevel=frames_inside(),
         )

@@ -64,7 +64,7 @@ def gradient_sensitivity(n_rows: int, n_landmarks: int, gamma: float) -> float:
     return 4 * gamma / (n_rows * n_landmarks) * pull_sensitivity(n_landmarks, gamma)
 
 
-@step("landmarks.noisy_pull", reveals="sums", counts=["n"])
+@step("landmarks.noisy_pull", reveals="sums", counts=["n"], noisy=True)
 def local_noisy_pull(site: Site, Y: Matrix, gamma: Gamma, multiplier: Positive, device: Device = "") -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `multiplier` times its sensitivity, and its number of rows.
 
@@ -75,7 +75,7 @@ def local_noisy_pull(site: Site, Y: Matrix, gamma: Gamma, multiplier: Positive, 
     return {"pull": _noisy(site, Y, gamma, multiplier, key, device).astype(Y.dtype, copy=False), "n": len(site)}
 
 
-@step("landmarks.noisy_descent", reveals="sums", counts=["n"])
+@step("landmarks.noisy_descent", reveals="sums", counts=["n"], noisy=True)
 def local_noisy_descent(
     site: Site,
     Y: Matrix,

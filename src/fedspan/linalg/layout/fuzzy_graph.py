@@ -40,24 +40,38 @@ def fuzzy_graph(indices: Array, distances: Array) -> FuzzyGraph:
 
     A row counts among its own neighbours, as in UMAP: k is its ``n_neighbors`` less 1.
     """
-    xp = namespace(distances)
-    n, k = distances.shape
-    inner = memberships(distances)
-    own = xp.broadcast_to(xp.arange(n, dtype=xp.int64, device=distances.device)[:, None], (n, k))
+    heads, tails, one, other = each_pair_once(indices, memberships(distances))
+    return FuzzyGraph(heads, tails, one + other - one * other, len(indices))
+
+
+def each_pair_once(indices: Array, values: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the pairs of rows and their neighbours, each once: `heads` < `tails` (m,), and the values of both rows.
+
+    `values` (n, k) are those of rows with their neighbours `indices` (n, k). A row that is no neighbour of the other
+    has the value 0.
+
+    Examples
+    --------
+    >>> heads, tails, one, other = each_pair_once(np.array([[1], [0], [1]]), np.array([[0.5], [0.25], [1.0]]))
+    >>> heads, tails, one, other
+    (array([0, 1]), array([1, 2]), array([0.5, 1. ]), array([0.25, 0.  ]))
+    """
+    xp = namespace(values)
+    n, k = values.shape
+    own = xp.broadcast_to(xp.arange(n, dtype=xp.int64, device=values.device)[:, None], (n, k))
     other = xp.asarray(indices, dtype=xp.int64)
     heads, tails = xp.minimum(own, other), xp.maximum(own, other)
     keys = xp.reshape(heads * n + tails, (-1,))
     order = xp.argsort(keys, stable=True)
-    keys, inner = keys[order], xp.reshape(inner, (-1,))[order]
+    keys, inner = keys[order], xp.reshape(values, (-1,))[order]
     # A pair is there once, or twice in a row.
     same = keys[1:] == keys[:-1]
-    no = xp.zeros(1, dtype=xp.bool, device=distances.device)
+    no = xp.zeros(1, dtype=xp.bool, device=values.device)
     first = ~xp.concat([no, same])
     twice = xp.concat([same, no])
     back = xp.where(twice, xp.concat([inner[1:], inner[:1]]), xp.zeros_like(inner))
-    weights = (inner + back - inner * back)[first]
     keys = keys[first]
-    return FuzzyGraph(keys // n, keys % n, weights, n)
+    return keys // n, keys % n, inner[first], back[first]
 
 
 def graph_parts(graph: FuzzyGraph) -> int:

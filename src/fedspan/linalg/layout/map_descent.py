@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.linalg.array_backend import namespace
 from fedspan.linalg.layout.map_graph import MapGraph
 
 Array = NDArray[Any]
@@ -62,18 +63,19 @@ def centre_sums(Y: Matrix, graph: MapGraph, centres: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Motion:
-    """Positions (n, 2), their last moves, and the gains of each coordinate."""
+    """Positions (n, 2), their last moves, and the gains of each coordinate; of numpy or on a device."""
 
-    Y: Matrix
-    move: Matrix
-    gains: Matrix
+    Y: Any
+    move: Any
+    gains: Any
 
 
-def moved(now: Motion, gradient: Matrix, *, rate: float, momentum: float, farthest: float) -> Motion:
+def moved(now: Motion, gradient: Any, *, rate: float, momentum: float, farthest: float) -> Motion:
     """Return the motion after one step of gradient descent with momentum and gains; no point goes beyond `farthest`."""
-    onward = np.sign(gradient) != np.sign(now.move)
-    gains = np.maximum(np.where(onward, now.gains + _RAISE, now.gains * _CUT), _LEAST_GAIN)
+    xp = namespace(gradient)
+    onward = xp.sign(gradient) != xp.sign(now.move)
+    gains = xp.clip(xp.where(onward, now.gains + _RAISE, now.gains * _CUT), _LEAST_GAIN, None)
     move = momentum * now.move - rate * gains * gradient
-    length = np.sqrt(np.vecdot(move, move))[:, None]
-    move *= np.minimum(1.0, farthest / np.maximum(length, np.finfo(float).tiny))
+    length = xp.sqrt(xp.vecdot(move, move))[:, None]
+    move *= xp.clip(farthest / xp.clip(length, np.finfo(float).tiny, None), None, 1.0)
     return Motion(now.Y + move, move, gains)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from fedspan.linalg.array_backend import namespace
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import nearest
 
@@ -76,22 +77,26 @@ def _possible(perplexity: float, distances: Array) -> float:
     return float(max(1.0, min(perplexity, 2.0 * distances.shape[1] / 3.0)))
 
 
-def perplexity_weights(distances: Array, perplexity: float) -> Matrix:
-    """Return weights (n, k), ``exp(-beta_i d_ij^2)`` over their sum, with the entropy of `perplexity` neighbours."""
-    squares = np.asarray(distances, dtype=np.float64) ** 2
-    squares -= squares.min(axis=1, keepdims=True)
-    widest = squares.max(axis=1, keepdims=True)
-    squares /= np.where(widest > 0, widest, 1.0)
+def perplexity_weights(distances: Any, perplexity: float) -> Any:
+    """Return weights (n, k), ``exp(-beta_i d_ij^2)`` over their sum, with the entropy of `perplexity` neighbours.
+
+    In double precision, on the device of the distances.
+    """
+    xp = namespace(distances)
+    squares = xp.asarray(distances, dtype=xp.float64) ** 2
+    squares = squares - xp.min(squares, axis=1, keepdims=True)
+    widest = xp.max(squares, axis=1, keepdims=True)
+    squares = squares / xp.where(widest > 0, widest, xp.ones_like(widest))
     # ln beta by bisection: the entropy falls with it
-    low, high = np.full((len(squares), 1), -20.0), np.full((len(squares), 1), 60.0)
-    weights = np.empty_like(squares)
+    low, high = xp.full_like(widest, -20.0), xp.full_like(widest, 60.0)
+    weights = squares
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        weights = np.exp(-np.exp(middle) * squares)
-        weights /= weights.sum(axis=1, keepdims=True)
-        entropy = -np.sum(weights * np.log(np.maximum(weights, 1e-300)), axis=1, keepdims=True)
-        wide = entropy > np.log(perplexity)
-        low, high = np.where(wide, middle, low), np.where(wide, high, middle)
+        weights = xp.exp(-xp.exp(middle) * squares)
+        weights = weights / xp.sum(weights, axis=1, keepdims=True)
+        entropy = -xp.sum(weights * xp.log(xp.clip(weights, 1e-300, None)), axis=1, keepdims=True)
+        wide = entropy > float(np.log(perplexity))
+        low, high = xp.where(wide, middle, low), xp.where(wide, high, middle)
     return weights
 
 

@@ -169,6 +169,12 @@ class _TorchDraws:
         return self._torch.randint(below, (count,), generator=self._generator, device=self._device)
 
     def summed(self, rows: Array, values: Array, n: int) -> Array:
-        total = self._torch.zeros((len(values), n), dtype=self._torch.int64, device=self._device)
-        whole = (values.double() / _UNIT).to(self._torch.int64)
-        return (total.index_add_(1, rows, whole).double() * _UNIT).float()
+        return sums_by_row(rows, values, n).float()
+
+
+def sums_by_row(rows: Array, values: Array, n: int) -> Array:
+    """Return the sums (q, n) in double precision of values (q, m) of torch by their row (m,), in any order the same."""
+    import torch
+
+    total = torch.zeros((len(values), n), dtype=torch.int64, device=values.device)
+    return total.index_add_(1, rows, (values.double() / _UNIT).to(torch.int64)).double() * _UNIT

@@ -43,7 +43,7 @@ _BLOCK_ROWS = 1024
 class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
     """Base of the maps. A subclass states how many neighbours it wants, and lays them out."""
 
-    #: Packages of the extra "maps" that the layout needs.
+    #: Packages of the extra "maps" that the layout on the processor needs.
     needs: tuple[str, ...] = ()
     axes_: Any
 
@@ -54,7 +54,7 @@ class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
         if self.n_jobs != -1:
             whole_number("n_jobs", self.n_jobs, 1, why=", or -1 for one thread per processor")
         self._check_layout()
-        packages(*self.needs)
+        packages(*self.needs if self.device is None else ())
         self._forget()
         with self._fitting(X, y, sites, ensure_min_samples=_FEWEST) as fed:
             posted = self._posted_form(fed, settings)

@@ -65,7 +65,7 @@ class _Orthonormal:
         return axes
 
 
-@step("maps.noisy_scatter", reveals="sums")
+@step("maps.noisy_scatter", reveals="sums", noisy=True)
 def local_noisy_scatter(
     site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def local_noisy_scatter(
     return local_noisy_gram(site, center, np.full(len(center), clip), False, multiplier, sharers, colluding)
 
 
-@step("maps.noisy_cells", reveals="sums")
+@step("maps.noisy_cells", reveals="sums", noisy=True)
 def local_noisy_cells(
     site: Site,
     center: Vector,

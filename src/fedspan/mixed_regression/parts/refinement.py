@@ -97,9 +97,9 @@ class Accelerator:
 class StopRule:
     """Stop when clusters stay and no model moves by more than `tol` of the longest one; never with ``tol=0``.
 
-    Where sites come and go, models never stay: stop when they wander about a mean, which is then the result. Lengths of
-    models are those of their difference from `origin` (d,), by default 0: a large mean of the targets must not stop a
-    refinement early.
+    Where sites drop out and return, models never settle: stop when they vary about a mean, which is then the result.
+    Lengths of models are those of their difference from `origin` (d,), by default 0: a large mean of the targets must
+    not stop a refinement early.
     """
 
     def __init__(self, tol: float, origin: Vector | None = None) -> None:
@@ -107,7 +107,7 @@ class StopRule:
         self.moved = 0.0  # in the last round, relative to the longest model
         self._origin = 0.0 if origin is None else np.asarray(origin, dtype=np.float64)
         self._first: float | None = None
-        self._wandering = Wandering()
+        self._noisy = NoisyConvergence()
 
     def reason(self, before: Matrix, models: Matrix, steps: Matrix, *, stable: bool, same_sites: bool) -> str | None:
         """Return why to stop after a round that led from `before` to `models` (k, d), or ``None`` to continue.
@@ -127,17 +127,17 @@ class StopRule:
             return None
         if stable and step <= max(self.tol * size, _ROUNDING * _length(models)):  # no finer than the models' rounding
             return f"converged: no model moved by more than {self.tol:g} of the longest one"
-        if self._wandering.done(models, same_sites=same_sites):
-            rounds = self._wandering.count
+        if self._noisy.done(models, same_sites=same_sites):
+            rounds = self._noisy.count
             return f"converged: sites come and go, and the models of {rounds} rounds wander about their mean"
         return None
 
     def result(self, models: Matrix) -> Matrix:
-        """Return the last models, or the mean of those that wander."""
-        return self._wandering.mean(models) if self.tol > 0.0 else models
+        """Return the last models, or the mean of those that vary about it."""
+        return self._noisy.mean(models) if self.tol > 0.0 else models
 
 
-class Wandering:
+class NoisyConvergence:
     """Watch models in blocks of rounds, each longer by half than the one before.
 
     While models still approach their limit, the mean of a block is far from that of the block before. Afterwards it is
@@ -146,7 +146,7 @@ class Wandering:
 
     Examples
     --------
-    >>> rng, watch, x = np.random.default_rng(0), Wandering(), np.full((1, 2), 9.0)
+    >>> rng, watch, x = np.random.default_rng(0), NoisyConvergence(), np.full((1, 2), 9.0)
     >>> for _ in range(100):
     ...     x = x - 0.5 * (x + 0.1 * rng.standard_normal(x.shape))
     ...     if watch.done(x, same_sites=False):
@@ -175,17 +175,17 @@ class Wandering:
         if self.count < self._length or self._before is None:
             return False
         near = float(np.sum((self._mean - self._before) ** 2)) <= self._squares / self.count
-        self._within = self._within + 1 if near and self.is_wandering else 0
+        self._within = self._within + 1 if near and self.is_noisy else 0
         return self._within >= _BLOCKS
 
     @property
-    def is_wandering(self) -> bool:
+    def is_noisy(self) -> bool:
         """Whether the sites that reply change so often that models can't stay."""
         return 2 * self.count >= _SHORTEST and self._changes >= _OFTEN * self.count
 
     def mean(self, models: Matrix) -> Matrix:
-        """Return the mean over the present block, or the `models` themselves where they do not wander."""
-        return np.asarray(self._mean) if self.is_wandering else models
+        """Return the mean over the present block, or the `models` themselves where they settle."""
+        return np.asarray(self._mean) if self.is_noisy else models
 
 
 def refine(

@@ -88,7 +88,7 @@ def rates(attack: NDArray[Any], alarm: NDArray[np.bool_]) -> Rates:
 
 
 def detection(attack: NDArray[Any], anomaly: Scores, threshold: float) -> Detection:
-    """Measure anomaly scores (n,), higher for stranger rows; what is above `threshold` is an alarm."""
+    """Measure anomaly scores (n,), higher for more unusual rows; what is above `threshold` is an alarm."""
     return Detection(
         float(roc_auc_score(attack, anomaly)),
         float(average_precision_score(attack, anomaly)),

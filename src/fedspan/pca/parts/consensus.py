@@ -42,7 +42,7 @@ Rows = Annotated[float, Real(least=1.0)] | None
 _TINY = float(np.finfo(np.float64).tiny)
 _VISITS = 500  # of each site, by default
 #: With too small a rho the sites never agree. If they are this far apart (root mean square per direction) after every
-#: so many visits, the default rho is doubled, up to a multiple.
+#: this number of visits, the default rho is doubled, up to a multiple.
 APART, _PATIENCE, _MOST_TIMES = 0.2, 20, 16.0
 _TIMES_MEDIAN = 3.0  # this many times the median eigenvalue replaces the largest one, where sites may be malicious
 #: A site that misses this many requests in a row counts as offline until it answers again. Replies that get lost now
@@ -270,7 +270,7 @@ class LastReplies:
         return np.array([self.replies[name][key] for name in names], dtype=np.float64)
 
     def request(self, fed: Federation, some: Federation, step: StepLike, /, **payload: object) -> tuple[str, ...]:
-        """Request a step at `some` of the sites of `fed`, keep the replies, and return who answered.
+        """Request a step at `some` of the sites of `fed`, keep the replies, and return the sites that answered.
 
         The last replies of the others remain, so that a missed quorum costs this round alone. The run ends when fewer
         sites than the policy's quorum are left in all.

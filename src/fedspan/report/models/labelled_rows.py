@@ -1,4 +1,4 @@
-"""Labelled rows that were held back to judge a detector by, and its ROC curve."""
+"""Labelled rows that were held back to evaluate a detector, and its ROC curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedspan.report.models.picture import Picture
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Labelled rows to judge a detector by, which had no part in its training.
+    """Labelled rows to evaluate a detector, which had no part in its training.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Judged:
             )
         object.__setattr__(self, "outlier", outlier.astype(bool))
         if self.outlier.all() or not self.outlier.any():
-            raise InputError("outlier must have both kinds of rows, normal ones and outliers, to judge a detector by")
+            raise InputError("outlier must have both kinds of rows, normal ones and outliers, to evaluate a detector")
 
 
 def is_detector(model: Any) -> bool:
@@ -57,7 +57,7 @@ def roc(model: Any, judged: Judged) -> Picture:
     """Draw the ROC curve of a detector, with the point of the threshold that it learned without these labels."""
     scores = -np.asarray(model.score_samples(judged.X), dtype=np.float64)
     if not np.isfinite(scores).all():
-        raise InputError(f"{int(np.sum(~np.isfinite(scores)))} rows to judge by have no finite score: leave them out")
+        raise InputError(f"{int(np.sum(~np.isfinite(scores)))} labelled rows have no finite score: leave them out")
     alarm = scores > -model.offset_
     false, true = float(alarm[~judged.outlier].mean()), float(alarm[judged.outlier].mean())
     x, y, _ = roc_curve(judged.outlier, scores)

@@ -26,7 +26,7 @@ def models_section(
     if names is not None and (not steps or getattr(steps[0], "n_features_in_", None) != len(names)):
         raise InputError(f"image=... has {len(names)} pixels, and the first model must have as many columns")
     if judged is not None and not (steps and is_detector(steps[-1])):
-        raise InputError("judged=... goes with a detector as the last of the models: no other has a threshold to judge")
+        raise InputError("judged=... goes with a detector as the last of the models: no other has a threshold")
     for model in steps:
         name = type(model).__name__
         names = names_in(model, names)

@@ -97,7 +97,7 @@ def pictures_of(model: Any, names: Names = None, *, beside_map: bool | None = No
 
 
 def steps_of(model: Any) -> list[Any]:
-    """Return the steps of a pipeline, or the model itself where it is none."""
+    """Return the steps of a pipeline, or the model itself if it is not a pipeline."""
     named = getattr(model, "named_steps", None)
     if named is None:
         return [model]

@@ -183,5 +183,5 @@ class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         known = {name: k for k, name in enumerate(self.sites_)}
         unknown = sorted({str(name) for name in np.unique(labels)} - known.keys())
         if unknown:
-            raise InputError(f"site {unknown[0]!r} is none of those that were fitted: {', '.join(self.sites_[:10])}")
+            raise InputError(f"site {unknown[0]!r} was not fitted. Fitted sites: {', '.join(self.sites_[:10])}")
         return np.array([known[str(name)] for name in np.broadcast_to(labels, (n,))], dtype=np.int64)

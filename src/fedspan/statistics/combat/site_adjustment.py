@@ -44,7 +44,7 @@ def fitted_rows(site: Site, controls: int, **others: Any) -> int:
     return sum(len(X) for X in _rows(site, controls))
 
 
-@step("combat.site_sums", reveals="sums", counts=["n"], fewest=fitted_rows)
+@step("combat.site_sums", reveals="sums", counts=["n"], fewest=fitted_rows, by_site=True)
 def local_site_sums(site: Site, names: Labels, controls: Column) -> dict[str, Any]:
     """Leaves the site: in its own row of a table of all `names`, its number of rows and the sum of each column."""
     table, own = np.zeros((len(names), n_columns(site) + 1)), names == site.name
@@ -65,7 +65,7 @@ def local_covariate_products(site: Site, features: Indices, covariates: Indices,
     return {"gram": gram, "cross": cross}
 
 
-@step("combat.squares", reveals="sums", fewest=fitted_rows)
+@step("combat.squares", reveals="sums", fewest=fitted_rows, by_site=True)
 def local_residual_squares(
     site: Site, names: Labels, features: Indices, covariates: Indices, controls: Column, slopes: Matrix
 ) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _own_mean(site: Site, controls: int) -> Vector:
     return site.cached(f"combat mean {controls}", make)
 
 
-@transform("combat.adjusted", view=True)
+@transform("combat.adjusted", view=True, by_site=True)
 def adjusted_site(
     site: Site,
     names: Labels,
@@ -107,7 +107,7 @@ def adjusted_site(
     """Return a site whose rows are adjusted by its own location and scale."""
     own = np.flatnonzero(names == site.name)
     if len(own) != 1:
-        raise InputError(f"site {site.name!r} is none of those that this adjustment was fitted at")
+        raise InputError(f"site {site.name!r} is not among the sites that this adjustment was fitted at")
     k = int(own[0])
     form: dict[str, Any] = {"features": features, "covariates": covariates, "mean": mean, "slopes": slopes}
     return site.through(partial(adjusted, **form, shift=shift[k], spread=spread[k]))
@@ -195,7 +195,7 @@ def site_adjustment(
     own = means[:, features] - means[:, kept] @ slopes  # the sites' intercepts
     mean = rows @ own / rows.sum()
     pooled = squares.sum(axis=0) / rows.sum()
-    # A feature that is constant within sites has a location, no scale, and nothing to tell about other features.
+    # A feature that is constant within sites has a location, no scale, and no information about other features.
     varies = pooled > (_ROUNDING * np.abs(mean)) ** 2
     squares, pooled = np.where(varies, squares, 0.0), np.where(varies, pooled, 1.0)
     deviation = np.sqrt(pooled)

@@ -17,6 +17,7 @@ from fedspan.statistics.describe.description import ALL
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_cross_counts
 from fedspan.statistics.describe.parts.group_tests import GroupTest, counts_test
 from fedspan.statistics.describe.parts.grouped_rows import group_codes
+from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.suppression import hidden_cells, shown, table_sums
 from fedspan.statistics.describe.parts.table_columns import (
     TableColumns,
@@ -46,8 +47,8 @@ def local_cross_counts(
     return {"counts": counts.reshape(shape)}
 
 
-@dataclass(frozen=True)
-class Crosstab:
+@dataclass(frozen=True, repr=False)
+class Crosstab(ShownFrame):
     """Counts (r, c) of rows by the names of two columns, with their totals; NaN where they are suppressed.
 
     `test` is the chi-square test of independence; NaN where a count is suppressed.

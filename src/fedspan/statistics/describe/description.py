@@ -11,6 +11,7 @@ import numpy as np
 from fedspan.federation import RunRecord
 from fedspan.federation.site.parameters import Matrix, Stack, Vector
 from fedspan.statistics.describe.parts.group_tests import GroupTest
+from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +37,8 @@ class GroupDifference:
     apart: float
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, repr=False)
+class Description(ShownFrame):
     """What `describe` found. The first entry of every array is about the rows of all groups, the others about each.
 
     Attributes

@@ -23,6 +23,7 @@ from fedspan.statistics.describe.noisy_tables import check_public, noisy_bins
 from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.parts.group_counts import bin_counts
 from fedspan.statistics.describe.parts.grouped_rows import Counts, Grouping
+from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_in_groups, shown
 from fedspan.statistics.describe.parts.table_columns import (
     TableColumns,
@@ -42,8 +43,8 @@ _ENDS = (0.01, 0.99)
 _MOST_BINS = 10_000
 
 
-@dataclass(frozen=True)
-class Histogram:
+@dataclass(frozen=True, repr=False)
+class Histogram(ShownFrame):
     """Counts of a column's values between edges (B + 1,), below and above them; NaN where they are suppressed.
 
     `counts` (1 + G, B), `below` and `above` (1 + G,) are about all rows first, then about each of the `groups`. The

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Index, Labels, Matrix, Positive, Vector, Whole
 from fedspan.privacy.mechanisms import GaussianMoments, per_column
@@ -33,6 +33,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     group_codes,
     grouped_rows,
     numbers_of,
+    sites_are_groups,
 )
 from fedspan.statistics.describe.parts.table_columns import TableColumns
 from fedspan.sums.plausible_totals import whole
@@ -43,7 +44,7 @@ BINS = 64
 Bins = Annotated[int, Whole(1, 10_000)]
 
 
-@step("describe.noisy_table", reveals="sums")
+@step("describe.noisy_table", reveals="sums", noisy=True, by_site=sites_are_groups)
 def local_noisy_table(
     site: Site,
     columns: Numbers,
@@ -63,6 +64,7 @@ def local_noisy_table(
 
     Charged.
     """
+    _refuse_mixed(site)
     _refuse_bounds(columns, low, high)
     sensitivity = table_sensitivity(len(columns), len(text))
     noisy = charged_noise(site, sensitivity, multiplier, sharers, colluding)
@@ -86,7 +88,7 @@ def local_noisy_table(
     return {"sums": noisy(exact)}
 
 
-@step("describe.noisy_bins", reveals="sums")
+@step("describe.noisy_bins", reveals="sums", noisy=True, by_site=sites_are_groups)
 def local_noisy_bins(
     site: Site,
     column: Index,
@@ -100,6 +102,7 @@ def local_noisy_bins(
     colluding: Colluding,
 ) -> dict[str, Any]:
     """Leaves the site: by group the number of values of a column in equal bins, with noise; charged."""
+    _refuse_mixed(site)
     _refuse_bounds(np.array([column]), np.array([low]), np.array([high]))
     noisy = charged_noise(site, 1.0, multiplier, sharers, colluding)
     values = numbers_of(site, np.array([column]))[:, 0]
@@ -113,7 +116,7 @@ def local_noisy_bins(
     return {"counts": noisy(counts)}
 
 
-@step("describe.noisy_cross_counts", reveals="sums")
+@step("describe.noisy_cross_counts", reveals="sums", noisy=True)
 def local_noisy_cross_counts(
     site: Site,
     first: Index,
@@ -125,6 +128,7 @@ def local_noisy_cross_counts(
     colluding: Colluding,
 ) -> dict[str, Any]:
     """Leaves the site: the number of rows for each pair of names of two columns, with noise; charged."""
+    _refuse_mixed(site)
     noisy = charged_noise(site, 1.0, multiplier, sharers, colluding)
     a, b = group_codes(site, first, first_names), group_codes(site, second, second_names)
     both = (a >= 0) & (b >= 0)
@@ -323,6 +327,15 @@ def _bounds_of(privacy: GaussianMoments, columns: int) -> tuple[Vector, Vector]:
     if privacy.clip is not None:
         raise InputError(f"{privacy!r} bounds rows by a ball, and columns need bounds of their own: lower, upper")
     return per_column("lower", privacy.lower, columns), per_column("upper", privacy.upper, columns)
+
+
+def _refuse_mixed(site: Site) -> None:
+    """Refuse transforms that may round a row in another way beside other rows, and so move it to another bin."""
+    if not site.elementwise:
+        raise PolicyError(
+            "counts with noise need rows as they are, or through transforms that treat each cell by itself: describe "
+            "the federation without the others"
+        )
 
 
 def _refuse_bounds(columns: Numbers, low: Vector, high: Vector) -> None:

@@ -23,6 +23,7 @@ from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.parts.group_counts import Edges
 from fedspan.statistics.describe.parts.grouped_rows import Grouping, Numbers, numbers_of
+from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.table_columns import TableColumns, federation_of, named_columns, read_columns
 from fedspan.statistics.describe.parts.value_bins import distinct_values, rank_edges
 from fedspan.sums.plausible_totals import whole
@@ -95,8 +96,8 @@ def local_rank_products(
     return {"products": products}
 
 
-@dataclass(frozen=True)
-class PairTable:
+@dataclass(frozen=True, repr=False)
+class PairTable(ShownFrame):
     """A number for each pair of columns (d, d), and the number of rows in which both have a value.
 
     Both are NaN, or 0, where these are fewer than `least_set`.

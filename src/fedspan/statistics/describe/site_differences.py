@@ -44,7 +44,9 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     fewest_rows,
     grouped_rows,
     numbers_of,
+    sites_are_groups,
 )
+from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.suppression import hidden_groups
 from fedspan.statistics.describe.parts.table_columns import TableColumns, federation_of, named_columns, read_columns
 from fedspan.sums.plausible_totals import whole
@@ -57,7 +59,7 @@ _LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 _MOST_MISSING = 0.2
 
 
-@step("describe.group_products", reveals="sums", fewest=fewest_rows, fewest_in_sums=False)
+@step("describe.group_products", reveals="sums", fewest=fewest_rows, fewest_in_sums=False, by_site=sites_are_groups)
 def local_group_products(
     site: Site, columns: Numbers, centre: Vector, scale: Vector, by: By, groups: Labels, largest: Positive
 ) -> dict[str, Any]:
@@ -90,8 +92,8 @@ class SiteDifference:
     corrected: float = math.nan
 
 
-@dataclass(frozen=True)
-class SiteDifferences:
+@dataclass(frozen=True, repr=False)
+class SiteDifferences(ShownFrame):
     """All tests of sites against the rest, the smallest p value first."""
 
     sites: tuple[str, ...]

@@ -26,7 +26,7 @@ from fedspan.statistics.regression.parts.regression_fit import RegressionFit, sa
 from fedspan.sums.plausible_totals import whole
 
 
-@step("regression.site_products", reveals="sums", weighted=True)
+@step("regression.site_products", reveals="sums", weighted=True, by_site=True)
 def local_site_products(
     site: Site,
     names: Labels,

@@ -24,10 +24,12 @@ from fedspan.federation.site.parameters import Matrix, Positive, Vector
 from fedspan.pca.noisy_covariance import SENSITIVITY, WEIGHT, about_mean, pair_weights, refuse_many_columns
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import (
+    BLOCK_ROWS,
     Colluding,
     Sharers,
     Widths,
     charged_noise,
+    in_bounds,
     in_unit_ball,
     noisy_sums,
 )
@@ -36,12 +38,11 @@ from fedspan.statistics.regression.parts.design_rows import Design, numeric_targ
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_moments import packed
 
-_BLOCK_ROWS = 1024
 #: A direction of the features with less variance than this number of deviations of its noise is drawn up to it.
 _CLEAR = 2.0
 
 
-@step("regression.noisy_products", reveals="sums")
+@step("regression.noisy_products", reveals="sums", noisy=True)
 def local_noisy_products(
     site: Site, center: Vector, width: Widths, box: bool, multiplier: Positive, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
@@ -62,20 +63,11 @@ def local_noisy_products(
 
 def _bounded(site: Site, center: Vector, width: Vector, box: bool) -> Iterator[Matrix]:
     """Yield blocks of rows with targets within the unit ball, as `rows_in_bounds` does without targets."""
-    targets = site.y
-    if targets is None:
+    if site.y is None:
         raise InputError(f"site {site.name!r} has no y: a regression needs the target of each row")
-    at = 0
-    for batch in site.batches(_BLOCK_ROWS):
-        y = numeric_target(targets[at : at + len(batch.X)], site.name)
-        at += len(batch.X)
-        rows = np.column_stack([np.asarray(batch.X, dtype=np.float64), y])
-        d = rows.shape[1]
-        if not center.shape == width.shape == (d,):
-            raise InputError(f"center has the shape {center.shape}, and must be {d} numbers: one per column and target")
-        with np.errstate(over="ignore", invalid="ignore"):
-            U = (rows - center) / width
-        yield in_unit_ball(np.clip(U, -1.0, 1.0) / math.sqrt(d) if box else U)
+    for batch in site.batches_alone(BLOCK_ROWS):
+        y = numeric_target(np.asarray(batch.y), site.name)
+        yield in_bounds(np.column_stack([np.asarray(batch.X, dtype=np.float64), y]), center, width, box)
 
 
 def noisy_least_squares(

@@ -72,8 +72,8 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     ph_transforms_ : tuple of str
         Functions of time for the check of proportional hazards: "km", "rank", "identity", and "log" for times above 0.
     ph_statistics_, ph_pvalues_ : array (t, d)
-        For each of them, the chi-square and p-value of each column: a small p-value says that its hazard ratio changes
-        with time.
+        For each of them, the chi-square and p-value of each column: a small p-value indicates that its hazard
+        ratio changes with time.
     n_obs_, n_events_, n_iter_ : int
     converged_ : bool
     dependent_columns_ : array of int

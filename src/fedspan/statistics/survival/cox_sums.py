@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import Flags, Labels, Matrix, OneOf, Vector
-from fedspan.statistics.regression.parts.design_rows import Column, design_rows
+from fedspan.statistics.regression.parts.design_rows import Column, design_rows, with_site_effects
 from fedspan.statistics.regression.parts.newton import Evaluation
 from fedspan.statistics.survival.event_counts import Grid, last_at_risk, times_and_events
 
@@ -46,7 +46,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What the partial likelihood has at each event: grid point, weight, share of the ties that are gone, and sum."""
+    """What the partial likelihood has at each event: grid point, weight, share of the ties that have left, and sum."""
 
     at: NDArray[np.int64]
     weight: Vector
@@ -82,7 +82,7 @@ def evaluated(cells: Cells, ties: str, b: Vector, products: Matrix, sites: tuple
     return Evaluation(loglik, gradient, products - means.T @ (found.weight[:, None] * means), sites)
 
 
-@step("survival.cox_setup", reveals="sums", weighted=True, counts=["n"])
+@step("survival.cox_setup", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
 def local_cox_setup(
     site: Site,
     grid: Grid,
@@ -123,7 +123,14 @@ def smallest_leaving(
     return fewest
 
 
-@step("survival.cox_sums", reveals="sums", weighted=True, fewest=smallest_leaving, fewest_in_sums=False)
+@step(
+    "survival.cox_sums",
+    reveals="sums",
+    weighted=True,
+    fewest=smallest_leaving,
+    fewest_in_sums=False,
+    by_site=with_site_effects,
+)
 def local_cox_sums(
     site: Site,
     coef: Vector,
@@ -157,7 +164,7 @@ def local_cox_sums(
     return found
 
 
-@step("survival.stratified_sums", reveals="sums", weighted=True)
+@step("survival.stratified_sums", reveals="sums", weighted=True, by_site=with_site_effects)
 def local_stratified_sums(
     site: Site,
     coef: Vector,
@@ -195,7 +202,7 @@ def local_stratified_sums(
     return {"loglik": value.loglik, "gradient": value.gradient, "information": value.information, "deaths": deaths}
 
 
-@step("survival.event_moments", reveals="sums", weighted=True)
+@step("survival.event_moments", reveals="sums", weighted=True, by_site=with_site_effects)
 def local_event_moments(
     site: Site,
     grid: Grid,

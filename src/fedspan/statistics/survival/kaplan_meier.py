@@ -48,7 +48,7 @@ class FedKaplanMeier(FedSurvival):
     confidence_interval_ : array (m, 2), or (g, m, 2)
     at_risk_, events_ : array of int (m,), or (g, m)
     median_survival_time_ : float, or array (g,)
-        The first time with a survival of at most one half; infinite, if there is none.
+        The first time with a survival of at most one half; infinite if survival stays above that.
     groups_ : tuple of str
     n_obs_ : int, or array of int (g,)
     sites_ : tuple of str

@@ -52,7 +52,7 @@ def fixed_names(categories: Mapping[Any, Iterable[Any]] | None, columns: Sequenc
 
 
 def known_kinds(categorical: Any, fixed: FixedNames, columns: Sequence[str]) -> NDArray[np.int8]:
-    """Return what is known of the columns' kinds before any site is asked."""
+    """Return what is known of the columns' kinds before the first request to a site."""
     kinds = np.full(len(columns), UNKNOWN if is_auto(categorical) else NUMBERS, dtype=np.int8)
     if not is_auto(categorical):
         kinds[_positions(categorical, columns, "categorical")] = TEXT

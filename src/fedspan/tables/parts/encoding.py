@@ -21,7 +21,7 @@ from fedspan.tables.parts.cells import BLOCK_CELLS, column, names, read, runs, s
 FAR = 5.0
 
 
-@transform("tables.encode", frames=True)
+@transform("tables.encode", frames=True, elementwise=True)
 def encode(
     rows: Any,
     text: Flags,

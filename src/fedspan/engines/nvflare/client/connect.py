@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedspan.engines.members.member_list import ends_soon
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.client.user_session import DeniedError, UserSession
+from fedspan.engines.nvflare.client.user_session import CHANNEL, COMMAND_LIMIT, DeniedError, UserSession
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
+from fedspan.engines.nvflare.setup.provision import join
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
 from fedspan.engines.remote.coordinator.site_directory import SiteDirectory, SiteReport
@@ -54,6 +57,8 @@ def connect(
     needs_nvflare()
     path = read_kit(kit).path
     user = Identity.from_kit(path)
+    if soon := ends_soon(path):
+        warnings.warn(soon, stacklevel=2)
     if user.role != ANALYST:
         raise DeniedError(f"{user.name!r} has the role {user.role!r}, which may not run steps")
     return connect_as(user, Authority.from_kit(path), path, seed, policy, run_dir)
@@ -103,9 +108,15 @@ def federation_status(path: str | Path) -> FederationStatus:
     user = Identity.from_kit(kit.path)
     if user.role != ANALYST:
         session = UserSession(kit)
-        registered = session.registered()
-        session.close()
-        return FederationStatus(kit, user.role, frozenset(registered), {}, {})
+        try:
+            about = session.request(CHANNEL, {"version": -1}, COMMAND_LIMIT)
+        finally:
+            session.close()
+        if "denied" in about:
+            raise DeniedError(f"the federation's server refuses: {about['denied']}")
+        kit = read_kit(join(kit.path, bytes(about["members"])).kit)
+        remarks = {str(site): [str(why)] for site, why in about["disabled"].items()}
+        return FederationStatus(kit, user.role, frozenset(map(str, about["online"])), {}, remarks)
     transport = NVFlareTransport(kit.path)
     try:
         online = transport.wait_for(None, START_LIMIT)
@@ -113,6 +124,7 @@ def federation_status(path: str | Path) -> FederationStatus:
         if online:
             directory.refresh(sorted(online))
         reports = directory.refused | directory.reports
+        kit = read_kit(kit.path)  # the list may be a newer one now
         remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
         for site, report in reports.items():
             differ = differences(report.environment) if not report.refused else []

@@ -1,4 +1,4 @@
-"""A user's connection to the hub at the coordinator: it logs in again after any death, and knows who is online.
+"""A user's connection to the hub at the coordinator: it logs in again where needed, and knows which sites are online.
 
 One thread watches the hub. What it knows is behind one lock; `NVFlareTransport.send` only looks it up.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
+from fedspan.engines.members.member_list import kit_list
 from fedspan.engines.nvflare.client.user_session import (
     CHANNEL,
     COMMAND_LIMIT,
@@ -19,13 +20,14 @@ from fedspan.engines.nvflare.client.user_session import (
     UserSession,
     in_thread,
 )
-from fedspan.engines.nvflare.setup.kit import Kit
+from fedspan.engines.nvflare.setup.kit import Kit, read_kit
+from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.errors import FedspanError
 
-#: Seconds between two questions to the hub: while all is well, and while something is missing.
+#: Seconds between two requests to the hub: while all is well, and while something is missing.
 CALM, BUSY = 1.0, 0.25
 
-#: Seconds for the hub's answer to one question.
+#: Seconds for the hub's answer to one request.
 LIMIT = 6.0
 
 LATE = "no answer within the deadline"
@@ -37,7 +39,8 @@ class HubConnection:
     """Knows the sites that are online, and why the server can't be used now (`trouble`), or refuses this user."""
 
     def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+        self.kit = kit
+        self._version = kit_list(kit.path).version  # of the list of participants
         self._changed = threading.Condition(threading.RLock())
         self.trouble: str | None = None
         self.denied: DeniedError | None = None
@@ -45,6 +48,7 @@ class HubConnection:
         self._broken: Future[str] = Future()  # set when the calls under way are lost
         self._hub = ""
         self._online: frozenset[str] = frozenset()
+        self._disabled: dict[str, str] = {}
         self._lost: set[str] = set()  # sites that gave no answer: to be checked before the next request
         self._checks = 0
         self._stop = threading.Event()
@@ -62,11 +66,13 @@ class HubConnection:
         with self._changed:
             if self.trouble:
                 return self.trouble
+            if site in self._disabled:
+                return f"{site}: {self._disabled[site]}"
             return f"{site} is silent" if site in self._online else f"{site} is not connected"
 
     def wait_for(self, sites: Iterable[str] | None, limit: float, least: float) -> frozenset[str]:
         """Wait until all `sites` can be reached, or `limit` seconds. ``None``: any, and for all of them `least`."""
-        wanted = frozenset(self._kit.sites if sites is None else sites)
+        wanted = frozenset(self.kit.sites if sites is None else sites)
 
         def ready() -> bool:
             return self.denied is not None or (self._checks > 0 and wanted <= self.online())
@@ -141,7 +147,7 @@ class HubConnection:
                 _log.exception("a check of the federation's server failed")
                 self._server_offline("the federation's server gave an invalid answer")
             with self._changed:
-                calm = not self.trouble and self._online >= set(self._kit.sites)
+                calm = not self.trouble and self._online >= set(self.kit.sites)
             self._nudge.wait(CALM if calm else BUSY)
             self._nudge.clear()
 
@@ -149,18 +155,33 @@ class HubConnection:
         with self._changed:
             session, lost = self._session, set(self._lost)
         if session is None:
-            session = UserSession(self._kit)
+            session = UserSession(self.kit)
             with self._changed:
                 self._session = session
-        answer = session.request(CHANNEL, {}, LIMIT)
-        hub, online = str(answer["hub"]), frozenset(map(str, answer["online"])) & set(self._kit.sites)
+        answer = session.request(CHANNEL, {"version": self._version}, LIMIT)
+        if "members" in answer:
+            self._follow(bytes(answer["members"]))
+        if "denied" in answer:
+            raise DeniedError(f"the federation's server refuses: {answer['denied']}")
+        hub, online = str(answer["hub"]), frozenset(map(str, answer["online"])) & set(self.kit.sites)
         with self._changed:
             if self._hub not in ("", hub):
                 self._release("the federation's server has restarted")
             self._hub, self._online, self.trouble = hub, online, None
+            self._disabled = {str(site): str(why) for site, why in answer["disabled"].items()}
             self._lost -= lost
             self._checks += 1
             self._changed.notify_all()
+
+    def _follow(self, data: bytes) -> None:
+        """Install the list of participants that the coordinator hands out: all that reads the kit follows it."""
+        try:
+            self._version = join(self.kit.path, data).members.version
+            self.kit = read_kit(self.kit.path)
+        except RemovedError as error:
+            raise DeniedError(f"this user has left the federation: {error}") from None
+        except (FedspanError, OSError):
+            _log.exception("a list of participants could not be installed")
 
     def _release(self, why: str) -> None:
         """Release the calls under way: their answers can't arrive any more."""

@@ -20,20 +20,20 @@ NO_SITES = 8.0
 class NVFlareTransport:
     """A user's connection to the sites of a federation (see `Transport`).
 
-    Opening it logs in. It survives the death of any other participant.
+    Opening it logs in. It survives when any other participant's process ends.
     """
 
     def __init__(self, kit: str | Path) -> None:
         needs_nvflare()
-        self._kit = read_kit(kit)
-        self._kit.must_be("user", "connecting")
-        self._hub = HubConnection(self._kit)
+        opened = read_kit(kit)
+        opened.must_be("user", "connecting")
+        self._hub = HubConnection(opened)
         self._closed = weakref.finalize(self, HubConnection.stop, self._hub)
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of all sites of the federation, sorted."""
-        return self._kit.sites
+        return self._hub.kit.sites
 
     def online(self) -> frozenset[str]:
         """Return the sites that can be reached by what is known now, without waiting."""
@@ -54,7 +54,12 @@ class NVFlareTransport:
         return self._hub.why_not(site)
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds."""
+        """Deliver each site its request; return its answer, or why it is missing, within `deadline` seconds.
+
+        Raises an error where the server refuses this user: waiting does not help.
+        """
+        if self._hub.denied is not None:
+            raise self._hub.denied
         online = self.online()
         answers: dict[str, bytes | Lost] = {
             site: Lost(self._hub.why_not(site)) for site in requests if site not in online

@@ -8,8 +8,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.user_session import UserSession
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, read_kit
+from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.remote.messages.envelope import Sealed
 from fedspan.engines.remote.messages.identity import Identity, make_delegation
 from fedspan.errors import InputError
@@ -44,6 +45,12 @@ def list_studies(kit: Path) -> list[dict[str, Any]]:
 def cancel_study(kit: Path, study: str) -> str:
     """Cancel a study and revoke its authorisation; return its state, which is another one if it was over before."""
     return str(_request(kit, {"kind": "cancel", "study": study})["about"]["state"])
+
+
+def disable_site(kit: Path, site: str, disable: bool) -> dict[str, str]:
+    """Let the coordinator pass nothing on to a site, or again; return the disabled sites. For operators."""
+    answer = _request(kit, {"kind": "disable" if disable else "enable", "site": site})
+    return {str(name): str(why) for name, why in answer["disabled"].items()}
 
 
 def fetch_study(kit: Path, study: str, out: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from fedspan.engines.nvflare.setup.console_events import REFUSED
 from fedspan.engines.nvflare.setup.kit import Kit
 from fedspan.errors import FedspanError
 
@@ -53,11 +54,6 @@ class UserSession:
             self.close()
             raise
 
-    def registered(self) -> dict[str, float]:
-        """Return when the server last heard of each registered site, by its clock."""
-        info = self._guard(self._flare.get_system_info)
-        return {site.name: float(site.last_connect_time) for site in info.client_info}
-
     def request(self, channel: str, message: Any, limit: float) -> dict[str, Any]:
         """Send the server a message and return its answer; no other command waits for it."""
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
@@ -94,6 +90,9 @@ class UserSession:
         try:
             return function(*arguments)
         except (*offline, OSError) as error:
+            _, refused, why = str(error).partition(REFUSED)
+            if refused:
+                raise DeniedError(f"the federation's server refuses: {why}") from None
             raise ServerOfflineError(f"the federation's server does not answer: {error}") from None
         except denied as error:
             raise DeniedError(f"the federation's server refuses: {error}") from None

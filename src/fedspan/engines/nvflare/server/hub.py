@@ -1,7 +1,9 @@
 """The hub, a part of the coordinator's process: it passes users' bytes on to sites and returns the answers.
 
-It reads none of them: requests and answers are signed, and judged at the other end. While a user is connected, the hub
-asks every site each second whether it is there. A call to a site that has died or restarted is given up at once.
+It reads none of them: requests and answers are signed, and checked by their receivers. While a user is connected, the
+hub probes every site each second. A call to a site that has stopped or restarted is given up at once.
+
+It hands the signed list of participants to sites and users, before it passes anything else on to them.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 
 from fedspan.engines.nvflare.client.user_session import CHANNEL, SITE_CHANNEL
+from fedspan.engines.nvflare.server import admittance as admittances
 from fedspan.engines.nvflare.server import study_queue
-from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.server.admittance import Admittance
+from fedspan.errors import MessageError
 
-#: Seconds between two questions to a site, for its answer, and without one after which it counts as silent.
+#: Seconds between two probes of a site, for its answer, and without one after which it counts as silent.
 EVERY, LIMIT, SILENT = 1.0, 5.0, 10.0
 
 #: Seconds after which a user that was not heard of is no longer connected.
@@ -38,8 +42,10 @@ class HubComponent(FLComponent):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Open the hub when the coordinator is up."""
         if event_type == EventType.SYSTEM_START and study_queue.home is not None:
-            cell = fl_ctx.get_engine().get_cell()
-            hub = Hub(read_kit(study_queue.home).sites, cell_carry(cell))
+            engine = fl_ctx.get_engine()
+            cell, admittance = engine.get_cell(), Admittance(study_queue.home)
+            admittances.install(engine.server, admittance)
+            hub = Hub(admittance, cell_carry(cell))
             cell.register_request_cb(channel=CHANNEL, topic="*", cb=hub.request)
             threading.Thread(target=hub.watch, daemon=True, name="fedspan-hub").start()
 
@@ -69,20 +75,22 @@ class Hub:
 
     Parameters
     ----------
-    sites : collection of str
-        All sites of the federation.
+    admittance : Admittance
+        Knows the participants, and who is behind a connection.
     carry : callable
         Sends a site bytes (see `Carry`).
     """
 
-    def __init__(self, sites: Collection[str], carry: Carry) -> None:
+    def __init__(self, admittance: Admittance, carry: Carry) -> None:
         self.instance = secrets.token_hex(8)  # of this process: calls that an earlier one took are lost
-        self._sites = frozenset(sites)
+        self._admittance = admittance
         self._carry = carry
+        self._versions: dict[str, int] = {}  # by site: of the list that it has
         self._lock = threading.Lock()
         self._instances: dict[str, bytes] = {}  # of the sites that are there
         self._heard: dict[str, float] = {}
-        self._asked: set[str] = set()  # sites that have not answered the last question yet
+        self._asked: set[str] = set()  # sites that have not answered the last probe yet
+        self._informed: set[str] = set()  # sites that are being handed the list
         self._calls: set[HubCall] = set()
         self._user_heard = 0.0
         self._threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="fedspan-hub")
@@ -92,20 +100,33 @@ class Hub:
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
         from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
 
-        if str(message.get_header(MessageHeaderKey.ORIGIN)) in self._sites:
-            return make_reply("unauthorized", "a site may not send requests to others")
         data = message.payload
+        try:
+            user = self._admittance.user(str(message.get_header(MessageHeaderKey.ORIGIN)))
+        except MessageError as error:  # the list shows it to the user as well
+            return new_cell_message({}, {"denied": str(error), "members": self._admittance.list_bytes})
+        if user is None:
+            return make_reply("unauthenticated", "only a user that has logged in may send requests")
         reply: Future[Any] = Future()
         first = time.monotonic() - self._user_heard > IDLE
         self._user_heard = time.monotonic()
         if "to" not in data:
             if first:
                 self.question(LIMIT)
-            return new_cell_message({}, {"hub": self.instance, "online": sorted(self._instances)})
+            return new_cell_message({}, self._about(int(data.get("version", -1))))
+        if why := self._admittance.may_call(user):
+            return new_cell_message({}, {"answers": {}, "lost": dict.fromkeys(map(str, data["to"]), why)})
         requests = {str(site): bytes(data["requests"][number]) for site, number in data["to"].items()}
         call = self.call(requests, float(data["limit"]))
         call.result.add_done_callback(lambda done: reply.set_result(new_cell_message({}, done.result())))
         return reply
+
+    def _about(self, version: int) -> dict[str, Any]:
+        """Return which sites are there, and the list of participants where a user has another version."""
+        disabled = self._admittance.disabled
+        online = [site for site in sorted(self._instances) if site in self._admittance.sites and site not in disabled]
+        about = {"hub": self.instance, "online": online, "disabled": disabled}
+        return about if version == self._admittance.version else about | {"members": self._admittance.list_bytes}
 
     def call(self, requests: Mapping[str, bytes], limit: float) -> HubCall:
         """Send each site its request; the result follows when each has answered, failed, or been given up."""
@@ -113,24 +134,60 @@ class Hub:
         with self._lock:
             self._calls.add(call)
         call.result.add_done_callback(lambda done: self._calls.discard(call))
+        disabled, sites = self._admittance.disabled, self._admittance.sites
         for site in requests:
-            if site in self._sites:
+            if site in disabled:
+                call.lose(site, disabled[site])
+            elif site in sites:
                 self._threads.submit(self._deliver, call, site, requests[site], limit)
             else:
                 call.lose(site, "the federation has no such site")
         return call
 
     def watch(self) -> None:
-        """Keep asking the sites whether they are there, while a user is connected."""
+        """Probe the sites again and again, while a user is connected, and hand out the list."""
         while True:
             time.sleep(EVERY)
             if time.monotonic() - self._user_heard <= IDLE:
                 self.question(0.0)
+            self.hand_out()
+            self._admittance.warn()
+
+    def hand_out(self) -> None:
+        """Hand the newest list, and what is to be shown on a site's screen, to the sites that lack it."""
+        version, notices = self._admittance.version, self._admittance.notices
+        with self._lock:
+            known = self._admittance.sites | self._versions.keys()  # also those that were removed
+            due = {site for site in known if self._versions.get(site) != version or site in notices} - self._informed
+            self._informed |= due
+        for site in sorted(due):
+            self._threads.submit(self._hand_to, site)
+
+    def _hand_to(self, site: str) -> None:
+        try:
+            self.inform(site)
+        except Exception:  # of any kind from NVIDIA FLARE: the site gets it when it is back
+            time.sleep(EVERY)
+        finally:
+            with self._lock:
+                self._informed.discard(site)
+
+    def inform(self, site: str) -> None:
+        """Hand a site the newest list, if it has another one; raise an error where it can't be reached."""
+        version = self._admittance.version
+        if notice := self._admittance.notices.get(site, ""):
+            self._carry(site, "notice", notice.encode(), LIMIT)
+            self._admittance.notices.pop(site, None)
+        if self._versions.get(site) != version:
+            self._carry(site, "members", self._admittance.list_bytes, LIMIT)
+            self._versions[site] = version
+            if site not in self._admittance.sites:
+                del self._versions[site]  # it was removed, and has been informed of it
 
     def question(self, wait: float) -> None:
-        """Ask all sites whether they are there, but those that still owe an answer; wait at most so long for it."""
+        """Probe all sites but those whose last answer is still missing; wait at most `wait` seconds for the answers."""
         with self._lock:
-            due = self._sites - self._asked
+            due = self._admittance.sites - self._asked
             self._asked |= due
         asked = [self._threads.submit(self._question, site) for site in sorted(due)]
         until = time.monotonic() + wait
@@ -148,6 +205,7 @@ class Hub:
         else:
             if self._instances.get(site, instance) != instance:
                 self._gone(site, "it has restarted")
+                self._versions.pop(site, None)
             self._heard[site], self._instances[site] = time.monotonic(), instance
         finally:
             with self._lock:
@@ -162,6 +220,7 @@ class Hub:
 
     def _deliver(self, call: HubCall, site: str, request: bytes, limit: float) -> None:
         try:
+            self.inform(site)
             call.answered(site, self._carry(site, "call", request, limit))
         except TimeoutError:
             call.lose(site, LATE)

@@ -6,6 +6,10 @@ import logging
 import re
 import sys
 import time
+from typing import ClassVar
+
+#: Before the reason why the coordinator does not admit a participant: trying again does not help.
+REFUSED = "not admitted: "
 
 #: Messages in NVIDIA FLARE's log, and the event that each stands for. Other messages stay in the log file.
 _EVENTS = (
@@ -20,11 +24,18 @@ _EVENTS = (
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints known events and critical errors, one line each, with the time."""
+    """Prints known events and critical errors, one line each, with the time.
+
+    `refused` is set when the coordinator does not admit this process.
+    """
+
+    refused: ClassVar[bool] = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record, if it is an event."""
-        line = event_of(record.getMessage(), record.levelno)
+        message = record.getMessage()
+        ConsoleHandler.refused |= REFUSED in message
+        line = event_of(message.replace(REFUSED, ""), record.levelno)
         if line is not None:
             report(line)
 

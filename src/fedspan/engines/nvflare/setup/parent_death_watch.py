@@ -1,4 +1,4 @@
-"""Processes that a server or site starts die with it, however it died."""
+"""Processes that a server or site starts end with it, even if it was killed."""
 
 from __future__ import annotations
 

@@ -7,17 +7,25 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedspan.engines.nvflare.setup.console_events import NewEvents, report
+from fedspan.engines.members.kit_instance import lock_kit
+from fedspan.engines.members.member_list import ends_soon
+from fedspan.engines.nvflare.setup.console_events import ConsoleHandler, NewEvents, report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start, no_tensors
 from fedspan.engines.nvflare.site.worker_process import Supervisor
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
+
+#: The exit code of a site that the coordinator does not admit, and that is not to be started again by itself.
+NOT_ADMITTED = 3
+
+#: The locks of kits that this process has.
+_held: list[object] = []
 
 #: NVIDIA FLARE's programs.
 _COORDINATOR, _SITE = "nvflare.private.fed.app.server.server_train", "nvflare.private.fed.app.client.client_train"
@@ -37,8 +45,11 @@ def start_coordinator(path: Path) -> int:
     return _run(kit, _COORDINATOR, "fed_server.json", [])
 
 
-def start_site(path: Path, config: Path) -> int:
-    """Run a site in this process: it connects to the server, and a worker process reads the data."""
+def start_site(path: Path, config: Path, options: Sequence[str] = ()) -> int:
+    """Run a site in this process: it connects to the server, and a worker process reads the data.
+
+    `options` of the command line are given again where the process starts itself again.
+    """
     kit, config = _opened(path, "site"), config.resolve()
     if not config.is_file():
         raise InputError(f"{config} does not exist: it is the owner's site.toml")
@@ -51,7 +62,8 @@ def start_site(path: Path, config: Path) -> int:
     worker = Supervisor(kit.path, config)
     importlib.import_module("nvflare.private.fed.client.fed_client")  # takes seconds, while the worker reads the data
     worker.wait_until_ready()
-    _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config)])
+    _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config), *options])
+    site_link.leave = lambda why: _end_all(why, lambda: os._exit(NOT_ADMITTED))
     return _run(kit, _SITE, "fed_client.json", [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"])
 
 
@@ -65,6 +77,9 @@ def _opened(path: Path, kind: str) -> Kit:
         Authority.from_kit(kit.path).verify(identity.certificate, identity.sign(b"mine"), b"mine")
     except MessageError as error:
         raise InputError(f"the kit {kit.path} cannot be used: {error}") from None
+    _held.append(lock_kit(kit.path))
+    if soon := ends_soon(kit.path):
+        report(soon)
     return kit
 
 
@@ -83,11 +98,18 @@ def _restart_when_it_ends(command: list[str]) -> None:
     """Run `command` as this very process if NVIDIA FLARE ends by itself: a coordinator may die while a site logs in."""
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
+    from fedspan.engines.nvflare.site import site_link
+
     def restart() -> None:
         os.execve(sys.executable, [sys.executable, "-m", "fedspan", *command], environment_at_start())
 
-    why = "the coordinator refused this site, or died meanwhile: trying again"
-    MainProcessMonitor.add_cleanup_cb(lambda: _end_all(why, restart))
+    def ended() -> None:
+        if ConsoleHandler.refused:
+            _end_all("not admitted: this process ends", lambda: os._exit(NOT_ADMITTED))
+        _end_all("the coordinator refused this site, or died meanwhile: trying again", restart)
+
+    MainProcessMonitor.add_cleanup_cb(ended)
+    site_link.restart = lambda why: _end_all(why, restart)
 
 
 def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from fedspan.engines.nvflare.setup.kit import read_kit
+from fedspan.engines.nvflare.setup.kit import read_kit, write_json
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.engines.remote.site.site_worker import SiteWorker
 from fedspan.errors import FedspanError, InputError
@@ -106,6 +108,7 @@ class OwnedWorker:
             self._next_attempt = time.monotonic() + PAUSE
             if not was_closed or seen != self._seen:
                 self._notify(f"closed, nothing is answered: {error}")
+                self._publish({"closed": f"The site is closed, and answers nothing: {error}"})
             self._seen = seen
             return
         self._seen = seen
@@ -124,14 +127,22 @@ class OwnedWorker:
 
     def _use(self, owned: OwnedSite) -> None:
         self._owned = owned
+        self._publish(owned.describe())
         self._worker = SiteWorker(
             owned.site, self._kit / "runs", self._identity, self._authority, owned.admission, owned.describe
         )
 
+    def _publish(self, about: dict[str, Any]) -> None:
+        """Leave in the kit what the owner's page shows of the data: names, kinds and counts."""
+        with suppress(OSError):  # a full disk does not close the site
+            write_json(self._kit / "about.json", about)
+
     def _stamp(self) -> object:
-        """Return a value that changes with the owner's file."""
+        """Return a value that changes with the owner's file, and with the federation's settings."""
+        listed = self._authority.members
+        settings = listed and (listed.schema, list(listed.schema or ()), listed.secure_sum)
         try:
             found = self._config.stat()
         except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+            return None, settings
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), settings

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedspan.checks import whole_number
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
+from fedspan.engines.remote.coordinator.proposal import propose
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests, Transport
 from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, HeldCalls, SiteDirectory, SiteReport
 from fedspan.engines.remote.messages.envelope import MISREAD
@@ -73,6 +74,27 @@ class RemoteFederation(Federation):
         root = Root(self.engine, whole_number("seed", seed, 0), policy, folder, summation)
         super().__init__(root, View(self.engine.sites))
 
+    def propose(
+        self, work: Callable[[Federation], Any], title: str = "", notify: Callable[[str], None] = print
+    ) -> None:
+        """Propose a study to the owners that approve studies before they run, and wait for their decisions.
+
+        What `work` requests of the sites is found by a rehearsal on made-up rows of their columns. A site whose owner
+        refuses takes no part; the quorum decides about the rest. Where no site needs it, nothing happens.
+
+        Parameters
+        ----------
+        work : callable
+            Takes a federation and fits models on it, as will be done on this one:
+            ``lambda fed: FedPCA(3).fit(fed)``.
+        title : str, optional
+            What it is for, in the user's own words.
+        notify : callable, optional
+            Receives a sentence when owners have not decided yet, and when one refuses.
+        """
+        self.engine.reports()
+        propose(self.engine.directory, work, title, self.policy, self._root.seed, self._root.run_dir, notify)
+
     def close(self) -> None:
         """End the run of protocols that were called on the federation itself, and close the transport."""
         super().close()
@@ -94,7 +116,7 @@ class RemoteEngine:
         self.transport = transport
         self.sites = tuple(sorted(transport.sites))
         self._federation = authority.federation
-        self._directory = SiteDirectory(SignedRequests(transport, signer, authority), secure)
+        self.directory = SiteDirectory(SignedRequests(transport, signer, authority), secure)
         self._pinned: dict[str, tuple[int, PinnedThreads]] = {}  # by open run
         self._held: dict[str, dict[str, HeldCalls]] = {}  # by open run, then by site: what a resumed run finds there
 
@@ -121,64 +143,69 @@ class RemoteEngine:
         threads = blas_threads() if head is None else int(head["threads"])
         run = f"{name[:200]} {secrets.token_hex(16) if head is None else head['token']}"
         self._pinned[run] = (threads, PinnedThreads(threads))
-        self._directory.open_runs.add(run)
-        self._directory.exchange_keys([run])
-        self._held[run] = {} if head is None else self._directory.held_calls(run, self.sites)
+        self.directory.open_runs.add(run)
+        self.directory.exchange_keys([run])
+        self._held[run] = {} if head is None else self.directory.held_calls(run, self.sites)
         return run
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`. An offline site gets no request before it is back."""
+        self.directory.follow_members()
         outcomes: dict[str, Outcome] = {}
-        for site, reason in self._directory.offline(to).items():
+        for site, reason in self.directory.removed(to).items():
+            outcomes[site] = Failure(FailureKind.REFUSED, reason)
+        for site, reason in self.directory.offline(site for site in to if site not in outcomes).items():
             outcomes[site] = Failure(FailureKind.OFFLINE, reason)
         for site in to:
-            if site not in outcomes and (why := self._directory.objection(site)):
+            if site not in outcomes and (why := self.directory.objection(site)):
                 outcomes[site] = Failure(FailureKind.REFUSED, why)
         ready = [site for site in to if site not in outcomes]
         if ready:
             head, parts = call_head(call, ready, accepted, policy, self._pinned[call.run][0])
+            head |= {"study": self.directory.study}
             limit = int(policy.max_bytes)
-            answers = self._directory.send("call", call.run, ready, head, parts, policy.deadline, limit)
+            answers = self.directory.send("call", call.run, ready, head, parts, policy.deadline, limit)
             for site, answer in answers.items():
                 outcomes[site] = self._outcome(call, site, answer, limit)
-            self._directory.refresh_restarted(call.run, answers)
+            self.directory.refresh_restarted(call.run, answers)
         return outcomes
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Wait for offline sites."""
-        return self._directory.wait(sites, seconds)
+        return self.directory.wait(sites, seconds)
 
     def restore(self, call: Call, changes: Mapping[str, Changes], accepted: Mapping[str, int], policy: Policy) -> None:
         """Let the sites that have lost the call from their disks run it again. The others have their state."""
         lost = [site for site in changes if (held := self._held[call.run].get(site)) and held.lacks(call.number)]
         if lost:
             head, parts = call_head(replace(call, how="ask"), lost, accepted, policy, self._pinned[call.run][0])
-            self._directory.send("redo", call.run, lost, head, parts, policy.deadline)
+            head |= {"study": self.directory.study}
+            self.directory.send("redo", call.run, lost, head, parts, policy.deadline)
 
     def end(self, run: str, sites: Sequence[str], resumable: bool) -> None:
         """End a run at the sites that are online, and restore the number of BLAS threads."""
         pinned = self._pinned.pop(run, None)
         self._held.pop(run, None)
-        self._directory.open_runs.discard(run)
+        self.directory.open_runs.discard(run)
         if pinned is not None:
             pinned[1].release()
-        offline = self._directory.offline(sites)
-        online = [site for site in sites if site not in offline and not self._directory.objection(site)]
+        offline = self.directory.offline(sites) | self.directory.removed(sites)
+        online = [site for site in sites if site not in offline and not self.directory.objection(site)]
         if online and not resumable:
-            self._directory.send("end", run, online, seconds=CONTROL_SECONDS / 2)
+            self.directory.send("end", run, online, seconds=CONTROL_SECONDS / 2)
 
     def reports(self, refresh: bool = False) -> dict[str, SiteReport]:
         """Return the reports of the sites that are online; with `refresh`, request all of them again."""
-        wanted = [site for site in self.sites if refresh or site not in self._directory.reports]
-        offline = {} if refresh else self._directory.offline(wanted)
-        self._directory.refresh([site for site in wanted if site not in offline])
-        self._directory.warn()
-        return {site: self._directory.reports[site] for site in self.sites if site in self._directory.reports}
+        wanted = [site for site in self.sites if refresh or site not in self.directory.reports]
+        offline = {} if refresh else self.directory.offline(wanted)
+        self.directory.refresh([site for site in wanted if site not in offline])
+        self.directory.warn()
+        return {site: self.directory.reports[site] for site in self.sites if site in self.directory.reports}
 
     @property
     def missing_reports(self) -> dict[str, str]:
         """Why the other sites have reported nothing."""
-        return {site: report.refused for site, report in self._directory.refused.items()}
+        return {site: report.refused for site, report in self.directory.refused.items()}
 
     def _outcome(self, call: Call, site: str, answer: Answer, max_bytes: int) -> Outcome:
         if isinstance(answer, Failure):
@@ -198,7 +225,7 @@ class RemoteEngine:
         """Return why a site has refused or failed, by its own report."""
         why, kind, again = str(head["why"])[:1000], FailureKind(head["failure"]), head["again"] is True
         if kind is FailureKind.LATE:
-            self._directory.lost(site, why)  # until a probe finds that it is not busy
+            self.directory.lost(site, why)  # until a probe finds that it is not busy
         if again:
             return Failure(FailureKind.OFFLINE, why)
         return Failure(kind, why, None, read_facts(head.get("facts")))

@@ -18,7 +18,7 @@ from fedspan.errors import MessageError
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.wire import Message
 
-#: An accepted answer, or why there is none.
+#: An accepted answer, or the reason for its absence.
 Answer = Opened | Failure
 #: Nanoseconds since 1970 that no clock shows: a site that claims to have seen a later serial is not believed.
 _MOST_SERIAL = 2**62
@@ -39,7 +39,7 @@ class Transport(Protocol):
         """Names of all sites of the federation, sorted."""
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Deliver each site its request and return its answer, or why there is none, within `deadline` seconds.
+        """Deliver each site its request; return its answer, or why it is missing, within `deadline` seconds.
 
         Try once. Never raise because a site or the server is offline; return at once for a site known to be offline.
         """
@@ -82,7 +82,7 @@ class SignedRequests:
     def __init__(self, transport: Transport, signer: Signer, authority: Authority) -> None:
         self.transport = transport
         self._signer = signer
-        self._authority = authority
+        self.authority = authority
         self._serials = Serials()
 
     def send(
@@ -99,6 +99,7 @@ class SignedRequests:
 
         One signature serves all sites with the same serial number (see `Serials`).
         """
+        self._signer.follow(self.authority.members)
         result: dict[str, Answer] = {}
         left, end = list(to), time.monotonic() + deadline
         for _ in range(2):
@@ -110,7 +111,7 @@ class SignedRequests:
             for serial in sorted(set(serials.values())):
                 bound: Message = {
                     "kind": kind,
-                    "federation": self._authority.federation,
+                    "federation": self.authority.federation,
                     "version": fedspan_version(),
                     "run": run,
                     "serial": serial,
@@ -136,7 +137,7 @@ class SignedRequests:
         if answer is None or isinstance(answer, Lost):
             return Failure(FailureKind.OFFLINE, "no answer came" if answer is None else answer.reason)
         try:
-            opened = open_sealed(answer, self._authority, "response", site, max_bytes)
+            opened = open_sealed(answer, self.authority, "response", site, max_bytes)
             head = opened.head
             if opened.sender != Participant(site) or head["site"] != site:
                 raise MessageError(f"the answer is signed by {opened.sender.name!r}, not by {site!r}")

@@ -33,7 +33,8 @@ class SiteReport:
 
     `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` has shape and kind
     of the data; `busy` is what it is doing; `instance` changes when its process restarts; `key` is its signed key for
-    secure sums. `rows`, `columns` (with kinds) and `allowed` (steps) are there where its owner publishes them.
+    secure sums. `rows`, `columns` (with kinds), `target`, `task` and `allowed` (steps) are there where its owner
+    publishes them; `approval` is true where the owner approves each study before it runs.
     """
 
     version: str = ""
@@ -46,6 +47,9 @@ class SiteReport:
     rows: int | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    task: str | None = None
+    approval: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,27 @@ class SiteDirectory:
         self.reports: dict[str, SiteReport] = {}
         self.refused: dict[str, SiteReport] = {}
         self.open_runs: set[str] = set()
+        self.study = ""  # the ticket of the study that was proposed
         self._requests = requests
         self._secure = secure
         self._offline: dict[str, str] = {}  # by site: the reason
         self._next_probe: dict[str, float] = {}
         self._refused_keys: dict[str, str] = {}  # by site: why it did not accept the others' keys
         self._warned: set[str] = set()
+        self._version = requests.authority.version
+
+    def follow_members(self) -> None:
+        """Where the list of participants has changed: drop sites that left, and exchange the keys of the others."""
+        authority = self._requests.authority
+        if authority.version == self._version:
+            return
+        self._version = authority.version
+        listed = authority.sites
+        for known in (self.reports, self.refused):
+            for site in [site for site in known if site not in listed]:
+                del known[site]
+        self.refresh([site for site in self.reports if site not in self._offline])
+        self.exchange_keys(self.open_runs)
 
     def send(
         self,
@@ -190,6 +209,13 @@ class SiteDirectory:
             self.refresh(restarted)
             self.exchange_keys([run])
 
+    def removed(self, sites: Iterable[str]) -> dict[str, str]:
+        """Return which of the sites have left the federation, with a sentence."""
+        listed = self._requests.authority.sites
+        return {
+            site: f"site {site!r} was removed from the federation" for site in sites if listed and site not in listed
+        }
+
     def objection(self, site: str) -> str:
         """Return why a site can't take part, by what is known; empty if it can. Nothing is sent to it otherwise."""
         report, mine = self.reports.get(site), fedspan_version()
@@ -207,7 +233,6 @@ def _read(answer: Answer) -> SiteReport:
         about = json_value(bytes(answer.parts["about"]))
         if about.get("refused"):
             return SiteReport(str(about["version"])[:100], str(about["refused"])[:1000])
-        rows, columns, allowed = _published(answer.parts.get("owner", b"{}"))
         return SiteReport(
             version=str(about["version"]),
             environment={str(key): str(value) for key, value in about["environment"].items()},
@@ -215,23 +240,27 @@ def _read(answer: Answer) -> SiteReport:
             busy=str(about["busy"])[:200],
             key=bytes(answer.parts["key"]),
             instance=str(answer.head["instance"]),
-            rows=rows,
-            columns=columns,
-            allowed=allowed,
+            **_published(answer.parts.get("owner", b"{}")),
         )
     except MISREAD:
         return SiteReport(refused="the answer lacks a field that it must have")
 
 
-def _published(owner: Any) -> tuple[int | None, dict[str, str], tuple[str, ...]]:
-    """Return the rows, kinds of columns and allowed steps that a site's owner publishes; none if it is unreadable."""
+def _published(owner: Any) -> dict[str, Any]:
+    """Return what a site's owner publishes of its table and rules; nothing if it is unreadable."""
     try:
         about = json_value(bytes(owner))
-        columns = {str(name)[:200]: str(kind)[:20] for name, kind in about.get("columns", {}).items()}
-        rows = about.get("rows")
-        return None if rows is None else int(rows), columns, tuple(map(str, about.get("steps", ())))
+        rows, target, task = about.get("rows"), about.get("target"), about.get("task")
+        return {
+            "rows": None if rows is None else int(rows),
+            "columns": {str(name)[:200]: str(kind)[:20] for name, kind in about.get("columns", {}).items()},
+            "allowed": tuple(map(str, about.get("steps", ()))),
+            "target": tuple(map(str, target)) if isinstance(target, list) else () if target is None else (str(target),),
+            "task": None if task is None else str(task),
+            "approval": about.get("approval") is True,
+        }
     except MISREAD:
-        return None, {}, ()
+        return {}
 
 
 def kinds_that_differ(sites: Mapping[str, Mapping[str, str]]) -> str:

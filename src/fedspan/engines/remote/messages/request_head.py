@@ -16,8 +16,8 @@ from fedspan.engines.remote.messages.envelope import APART, Opened
 from fedspan.errors import MessageError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.policy import Policy
-from fedspan.federation.site.parameters import Check, OneOf, Real, Text, Whole, parameters_of
-from fedspan.federation.site.steps import find_step
+from fedspan.federation.site.parameters import Check, OneOf, Real, Text, Whole
+from fedspan.federation.site.steps import find_step, parameters_of
 from fedspan.federation.site.transforms import Transform
 from fedspan.secure_sum.sum_site_steps import STAGES
 from fedspan.wire import Message, decode, encode
@@ -37,9 +37,10 @@ class RequestHead:
     `sites` are its recipients, each with the last call that was accepted from it. A request to ``"redo"`` is a call
     whose effect the site has lost; it gets no reply. The fields from `number` on are those of calls, but for `least`:
     the fewest sites of a run's secure sums, in a key exchange. `transforms` are ids, each with names of columns.
+    `study` is the ticket under which the study was proposed.
     """
 
-    kind: Annotated[str, OneOf(("call", "redo", "hello", "keys", "end"))]
+    kind: Annotated[str, OneOf(("call", "redo", "hello", "keys", "end", "propose"))]
     version: _Text
     run: _Text
     serial: _Whole
@@ -54,6 +55,7 @@ class RequestHead:
     max_bytes: _Whole = 0
     transforms: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
     least: _Whole = 0
+    study: _Text = ""
 
     @property
     def stage(self) -> str:
@@ -104,13 +106,15 @@ def read_head(head: Message) -> RequestHead:
         found |= _checked(head, "number", "part", "step", "how", "seed", "threads", "max_bytes")
         found["transforms"] = _transforms(head)
         _check_call(found)
-    if kind != "hello" and not found["run"]:
+    if "study" in head:
+        found |= _checked(head, "study")
+    if kind not in ("hello", "propose") and not found["run"]:
         raise MessageError("the request's 'run' must not be empty")
     return RequestHead(**found)
 
 
 def site_call(opened: Opened, head: RequestHead, site: str) -> SiteCall:
-    """Return the call that a request makes: the one object that is judged, recorded and run."""
+    """Return the call that a request makes: the one object that is checked, recorded and run."""
     parts = opened.parts
     payload, apart = (_decoded(parts, name) if name in parts else {} for name in ("payload", APART + site))
     for name in payload.keys() & apart.keys():

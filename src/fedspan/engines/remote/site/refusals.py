@@ -13,6 +13,7 @@ from fedspan.errors import (
     LedgerError,
     LostSumError,
     MessageError,
+    PausedError,
     PolicyError,
     UnknownStepError,
 )
@@ -54,7 +55,7 @@ _KINDS: tuple[tuple[Any, str, FailureKind], ...] = (
     (BudgetError, "refused", FailureKind.BUDGET_SPENT),
     (OversizeError, "refused", FailureKind.OVERSIZE),
     (StaleError, "refused", FailureKind.STALE),
-    (BusyError, "failed", FailureKind.LATE),
+    ((BusyError, PausedError), "failed", FailureKind.LATE),
     (StepLimitError, "failed", FailureKind.OVER_LIMIT),
     ((LedgerError, MessageError, PolicyError, UnknownStepError), "refused", FailureKind.REFUSED),
     (FedspanError, "failed", FailureKind.STEP_FAILED),
@@ -71,7 +72,7 @@ def refusal(error: Exception) -> Message:
         name = type(error).__name__
         why = "the request lacks a field that it must have" if kind == "refused" else f"the site failed with {name}"
     head: Message = {"kind": kind, "failure": failure.value, "why": why}
-    head |= {"again": isinstance(error, BusyError | LostSumError)}
+    head |= {"again": isinstance(error, BusyError | LostSumError | PausedError)}
     head |= {"facts": json.dumps(error.facts if isinstance(error, BudgetError) else {})}
     return head | ({"seen": error.seen} if isinstance(error, StaleError) else {})
 

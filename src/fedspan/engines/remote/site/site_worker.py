@@ -50,7 +50,7 @@ class SiteWorker:
     authority : Authority
         The federation's root.
     admission : Admission, optional
-        Judges requests by the owner's rules. Without it every analyst may run every step.
+        Checks requests by the owner's rules. Without it every analyst may run every step.
     describe : callable, optional
         Returns what the owner publishes about the site.
     """
@@ -84,14 +84,19 @@ class SiteWorker:
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
         self._identity = identity
         self._authority = authority
+        self._followed = (authority.version, identity.certificate)
         self._describe = describe
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
         self._busy = ""
 
     def answer(self, data: bytes) -> bytes:
-        """Answer a request, whatever it holds, with signed bytes: a reply, or the reason why there is none."""
+        """Answer a request, whatever it holds, with signed bytes: a reply, or the reason for a refusal."""
         request, opened = OwnerRequest(), None
+        self._identity.follow(self._authority.members)
+        if (self._authority.version, self._identity.certificate) != self._followed:
+            self._followed = (self._authority.version, self._identity.certificate)
+            self.keys.follow()
         try:
             opened = open_sealed(data, self._authority, "request", self.site.name, self.max_bytes)
             head, parts = self._answered(opened, request)
@@ -114,19 +119,21 @@ class SiteWorker:
         self.store.close()
 
     def _answered(self, opened: Opened, request: OwnerRequest) -> Response:
-        """Read a signed request and complete `request` on the way, judge it, and do what it requests."""
+        """Read a signed request, complete `request` on the way, check it by the owner's rules, and do it."""
         request.user, request.role = opened.sender.name, opened.sender.role
         request.run, request.step = (
             value if isinstance(value := opened.head.get(name), str) else "" for name in ("run", "step")
         )
         head = read_head(opened.head)
         request.kind, request.number, request.part = head.kind, head.number, head.part
-        request.how, request.stage = head.how, head.stage
+        request.how, request.stage, request.study = head.how, head.stage, head.study
         request.transforms = tuple(id for id, _ in head.transforms)
         self.admission.check_sender(request, head.sites, head.version)
         if head.kind == "hello":
             return self._hello(request, head)
         self.admission.check_user(request)
+        if head.kind == "propose":
+            return self._propose(opened, head, request)
         seconds = min(head.deadline - min(1.0, head.deadline / 10), self.admission.step_seconds)
         until = time.monotonic() + seconds
         with self._alone(head, f"call {head.number}" if head.number >= 0 else head.kind):
@@ -159,7 +166,8 @@ class SiteWorker:
         except PolicyError as error:
             self._refused(request, error)
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
-        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": self._busy}
+        busy = self.admission.paused() or self._busy
+        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": busy}
         if head.run and not self._busy:
             with self._alone(head, "hello"):
                 file = self.store.run(head.run)
@@ -171,10 +179,16 @@ class SiteWorker:
         self.admission.release(request, sum(map(len, parts.values())))
         return {"kind": "about"}, parts
 
+    def _propose(self, opened: Opened, head: RequestHead, request: OwnerRequest) -> Response:
+        """Note a study that the user proposes, and report the owner's decision about it."""
+        about = json.dumps(self.admission.propose(request, bytes(opened.parts["plan"]))).encode()
+        self.admission.release(request, len(about))
+        return {"kind": "proposal"}, {"about": about}
+
     def _reply(self, opened: Opened, head: RequestHead, request: OwnerRequest, file: RunFile) -> Response:
         call = site_call(opened, head, self.site.name)
         request.payload = call.payload
-        if call.step.runs is not None:  # the owner judges the step whose replies are added up
+        if call.step.runs is not None:  # the owner's rules are about the step whose replies are added up
             request.step, inner = call.step.runs(call.payload)
             request.payload = find_step(request.step).validated(inner)
         elif head.kind == "redo":  # no reply leaves, as in a secure sum
@@ -224,7 +238,7 @@ class SiteWorker:
 
     @contextmanager
     def _alone(self, head: RequestHead, what: str) -> Iterator[None]:
-        """Do one thing at a time; wait for it no longer than the request allows."""
+        """Hold the site for one request; wait for it no longer than the request allows."""
         if not self._lock.acquire(timeout=min(head.deadline, threading.TIMEOUT_MAX)):
             raise BusyError(f"this site is still busy with {self._busy}")
         try:

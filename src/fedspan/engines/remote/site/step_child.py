@@ -244,11 +244,11 @@ class _Steps:
         self._runner = StepRunner(site)
         self._memory = memory
         self._base: Message = {}
-        self._threads = PinnedThreads(None)
         self._number_of_threads = blas_threads()
+        self._threads = PinnedThreads(self._number_of_threads)
 
     def serve_one(self) -> None:
-        """Do one work, and send what came of it."""
+        """Run one step, and send its result."""
         head, payload, changed = self._link.receive(), self._link.receive(), self._link.receive()
         for key in json.loads(head["dropped"]):
             del self._base[key]

@@ -190,7 +190,7 @@ class StepProcess:
         return _ERRORS[known](answer["text"], **facts)
 
     def _connected(self) -> StepLink:
-        """Return the connection to the step process, forked where there is none, or where steps were installed."""
+        """Return the connection to the step process, forked if none is open, or if steps were installed since."""
         if self._template is None or self._template.registered != Registry.additions or not self._template.alive():
             self.close()
             self._template = StepTemplate(self._site, self._memory)

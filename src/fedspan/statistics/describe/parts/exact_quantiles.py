@@ -18,12 +18,20 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
-from fedspan.statistics.describe.parts.grouped_rows import By, Grouping, Numbers, fewest_rows, grouped_rows, numbers_of
+from fedspan.statistics.describe.parts.grouped_rows import (
+    By,
+    Grouping,
+    Numbers,
+    fewest_rows,
+    grouped_rows,
+    numbers_of,
+    sites_are_groups,
+)
 from fedspan.sums.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
 from fedspan.sums.plausible_totals import whole
 
 
-@step("describe.counts_between", reveals="sums", fewest=fewest_rows, fewest_in_sums=False)
+@step("describe.counts_between", reveals="sums", fewest=fewest_rows, fewest_in_sums=False, by_site=sites_are_groups)
 def local_counts_between(
     site: Site, columns: Numbers, column: Numbers, group: Numbers, low: Keys, high: Keys, by: By, groups: Labels
 ) -> dict[str, Any]:

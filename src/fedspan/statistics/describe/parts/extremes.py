@@ -10,12 +10,19 @@ from numpy.typing import NDArray
 from fedspan.errors import MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix
-from fedspan.statistics.describe.parts.grouped_rows import By, Grouping, Numbers, grouped_rows, numbers_of
+from fedspan.statistics.describe.parts.grouped_rows import (
+    By,
+    Grouping,
+    Numbers,
+    grouped_rows,
+    numbers_of,
+    sites_are_groups,
+)
 from fedspan.sums.posted_values import requested
 from fedspan.wire import Message
 
 
-@step("describe.extremes", reveals="rows")
+@step("describe.extremes", reveals="rows", by_site=sites_are_groups)
 def local_extremes(site: Site, columns: Numbers, by: By, groups: Labels) -> dict[str, Any]:
     """Leaves the site: by group the smallest and the largest value of each column, which are values of single rows."""
     values = numbers_of(site, columns)
@@ -31,7 +38,7 @@ def local_extremes(site: Site, columns: Numbers, by: By, groups: Labels) -> dict
 
 
 def group_extremes(seen: Federation, *, columns: NDArray[np.int64], grouping: Grouping) -> tuple[Matrix, Matrix]:
-    """Return smallest and largest values (1 + G, d); NaN where there are none, and where not all sites send theirs."""
+    """Return smallest and largest values (1 + G, d); NaN without values, and where not all sites send theirs."""
     shape = (1 + len(grouping.names), len(columns))
     unknown = np.full(shape, np.nan)
     if seen.policy.secure_sum or not len(columns):

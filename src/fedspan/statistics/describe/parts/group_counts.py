@@ -18,6 +18,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     fewest_rows,
     grouped_rows,
     numbers_of,
+    sites_are_groups,
 )
 from fedspan.sums.plausible_totals import whole
 from fedspan.tables.parts.category_union import Lines, packed, unpacked
@@ -27,7 +28,7 @@ from fedspan.tables.parts.cells import column, names, tables
 Edges = Annotated[NDArray[np.float64], ArrayOf("float", 1)]
 
 
-@step("describe.category_counts", reveals="sums", fewest=fewest_rows, fewest_in_sums=False)
+@step("describe.category_counts", reveals="sums", fewest=fewest_rows, fewest_in_sums=False, by_site=sites_are_groups)
 def local_category_counts(
     site: Site, columns: Numbers, listed: Lines, sizes: Numbers, by: By, groups: Labels
 ) -> dict[str, Any]:
@@ -43,13 +44,13 @@ def local_category_counts(
     return {"counts": counts}
 
 
-@step("describe.bin_counts", reveals="sums", fewest=fewest_rows, fewest_in_sums=False)
+@step("describe.bin_counts", reveals="sums", fewest=fewest_rows, fewest_in_sums=False, by_site=sites_are_groups)
 def local_bin_counts(
     site: Site, columns: Numbers, edges: Edges, sizes: Numbers, by: By, groups: Labels
 ) -> dict[str, Any]:
-    """Leaves the site: by group and column the number of values below the first edge, from each edge to the next, ...
+    """Leaves the site: by group and column the number of values below, between and above the edges.
 
-    The last bin has the values from the last edge on. Missing values are in no bin.
+    A value at an edge is in the bin above it. Missing values are in no bin.
     """
     values = numbers_of(site, columns)
     parts = grouped_rows(site, by, groups)

@@ -24,6 +24,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     fewest_values,
     grouped_rows,
     numbers_of,
+    sites_are_groups,
 )
 from fedspan.sums.plausible_totals import whole
 
@@ -32,7 +33,7 @@ _MOST_CANCELLED = 1e2
 _MOST_ROUNDS = 3
 
 
-@step("describe.group_sums", reveals="sums", fewest=fewest_values, fewest_in_sums=False)
+@step("describe.group_sums", reveals="sums", fewest=fewest_values, fewest_in_sums=False, by_site=sites_are_groups)
 def local_group_sums(site: Site, columns: Numbers, centre: Matrix, by: By, groups: Labels) -> dict[str, Any]:
     """Leaves the site: by group the number of rows and, of each column, the number of its values and three sums.
 

@@ -7,6 +7,7 @@ in none of these: the difference of two entries would otherwise reveal them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from fedspan.federation import Site
 from fedspan.federation.site.parameters import ArrayOf, Labels, Matrix, Whole
 from fedspan.tables.parts.cells import column, names, number_blocks, tables
 
-#: The number of the column that holds the groups; or that there are none, or that each site is one.
+#: In place of the number of the column with the groups: no groups, or one group for each site.
 By = Annotated[int, Whole(-2, 2**31)]
 NO_GROUPS, SITES = -1, -2
 #: Numbers of columns, or of groups.
@@ -37,6 +38,11 @@ class Grouping:
     def payload(self) -> dict[str, Any]:
         """What steps need to know of it."""
         return {"by": self.by, "groups": np.array(self.names, dtype=str)}
+
+
+def sites_are_groups(payload: Mapping[str, Any]) -> bool:
+    """Return whether each site is a group: the sums of a group are then those of one site."""
+    return int(payload["by"]) == SITES
 
 
 def grouped_rows(site: Site, by: int, groups: Labels) -> list[Any]:
@@ -86,7 +92,7 @@ def fewest_values(site: Site, columns: Numbers, by: int, groups: Labels, **paylo
 
 
 def numbers_of(site: Site, columns: Numbers) -> Matrix:
-    """Return the cells of some columns (n, k) as numbers, NaN where there is none."""
+    """Return the cells of some columns (n, k) as numbers, NaN for missing ones."""
 
     def make() -> Matrix:
         blocks = [block.values[:, columns] for block in number_blocks(site)]

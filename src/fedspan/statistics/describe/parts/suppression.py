@@ -1,7 +1,7 @@
 """Suppression of small cells, and of more cells, so that totals do not give them back.
 
 Published counts are cells that are bound by sums: the cells of a row add up to its total. Cells of fewer rows than
-`least` are hidden. Then an attacker, who knows all other cells, all sums, and that a hidden cell is not empty, could
+`least` are hidden. Then an attacker that knows all other cells, all sums, and that a hidden cell is not empty could
 still bound a hidden cell from both sides, by linear programming. So more cells are hidden (complementary suppression),
 until the bounds of each small cell are at least `least` apart, and no hidden cell can be solved for.
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedspan.federation.site.parameters import Flags
 
-#: A change of a count that is none; cells, and directions, with which bounds of many cells are found at once.
+#: A change of a count that counts as 0; cells, and directions, with which bounds of many cells are found at once.
 _NONE = 1e-6
 _FEW, _DIRECTIONS = 8, 12
 Cells = NDArray[np.float64] | NDArray[np.int64]
@@ -224,5 +224,5 @@ def hidden_in_groups(
     for g, cells in zip(at, found, strict=False):
         hidden[g] |= cells
     hidden[0] |= found[-1] if len(counts) > 1 else found[0]
-    hidden[:, ~hidden[0] & (counts[0] == 0)] = False  # of none there are none in any group
+    hidden[:, ~hidden[0] & (counts[0] == 0)] = False  # a total of 0 is 0 in every group
     return hidden

@@ -143,6 +143,11 @@ class Design:
         return replace(self, factor=np.eye(self.width), kept=np.ones(self.width, dtype=np.bool_))
 
 
+def with_site_effects(payload: Mapping[str, Any]) -> bool:
+    """Return whether a design has a column for each of some sites: sums of such a column are about one site."""
+    return len(payload["effects"]) > 0
+
+
 def design_rows(
     site: Site,
     intercept: bool,

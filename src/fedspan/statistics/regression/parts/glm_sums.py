@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import ArrayOf, Flags, Labels, Matrix, OneOf, Vector
-from fedspan.statistics.regression.parts.design_rows import Column, Rows, design_rows, numeric_target
+from fedspan.statistics.regression.parts.design_rows import Column, Rows, design_rows, numeric_target, with_site_effects
 from fedspan.statistics.regression.parts.families import FAMILIES, Family
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ class _Classes:
 Classes = Annotated[NDArray[Any], _Classes()]
 
 
-@step("regression.products", reveals="sums", weighted=True, moments=True, counts=["n"])
+@step("regression.products", reveals="sums", weighted=True, moments=True, counts=["n"], by_site=with_site_effects)
 def local_products(
     site: Site,
     coef: Vector,
@@ -70,7 +70,7 @@ def residuals(rows: Rows, coef: Vector, level: float, site: str) -> Vector:
     return np.asarray(numeric_target(rows.y, site) - rows.offset - level - rows.Z @ coef)
 
 
-@step("regression.glm_start", reveals="sums", weighted=True, counts=["n"])
+@step("regression.glm_start", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
 def local_glm_start(
     site: Site,
     family: FamilyName,
@@ -111,7 +111,7 @@ def local_glm_start(
     return found
 
 
-@step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"])
+@step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
 def local_glm_sums(
     site: Site,
     family: FamilyName,
@@ -151,7 +151,7 @@ def local_glm_sums(
     return found
 
 
-@step("regression.squared_scores", reveals="sums", weighted=True)
+@step("regression.squared_scores", reveals="sums", weighted=True, by_site=with_site_effects)
 def local_squared_scores(
     site: Site,
     family: SquaredName,
@@ -185,7 +185,7 @@ def local_squared_scores(
     return {"meat": np.outer(whole, whole) if meat == "cluster" else total, "clusters": int(n > 0)}
 
 
-@step("regression.separation", reveals="sums", weighted=True, counts=["n"])
+@step("regression.separation", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
 def local_separation(
     site: Site,
     family: FamilyName,

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 MOST_CATEGORIES = 100
 
 
-@transform("regression.treatment", frames=True)
+@transform("regression.treatment", frames=True, elementwise=True)
 def treatment_coded(X: Any, wanted: Naturals, names: Lines, sizes: Naturals) -> Array:
     r"""Return rows of numbers; a column of categories becomes 0 and 1 for each of its names but the first.
 

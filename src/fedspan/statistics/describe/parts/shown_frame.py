@@ -1,0 +1,23 @@
+"""Results that a terminal and a notebook show as their data frame."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ShownFrame(ABC):
+    """A result with `to_frame`, which is what Python prints of it."""
+
+    @abstractmethod
+    def to_frame(self) -> pd.DataFrame:
+        """Return the result as a data frame."""
+
+    def __repr__(self) -> str:
+        return str(self.to_frame().to_string(max_rows=60, float_format=lambda value: f"{value:.6g}"))
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(max_rows=60, float_format=lambda value: f"{value:.6g}"))

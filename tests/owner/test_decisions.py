@@ -1,0 +1,256 @@
+"""Approval: with ``approval = "required"`` nothing runs that the owner has not approved, and nothing else than that."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
+from fedspan.errors import FedspanError, PolicyError, QuorumError
+from fedspan.federation.site.transforms import Transform
+from fedspan.owner.decisions import ALWAYS, MOST_WAITING, ONCE, REFUSED, Decisions
+from fedspan.owner.study_plan import PlannedRun, PlannedStep, StudyPlan
+from tests.engines.remote.people import authority, user
+
+from .owner_desk import SUMS, Desk, Wires
+
+REQUIRED = 'approval = "required"'
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr("fedspan.engines.remote.coordinator.proposal.PAUSE", 0.02)
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path / "site", REQUIRED)
+    yield made
+    made.worker.close()
+
+
+def plan(calls=2, **parameters):
+    return StudyPlan("sums", (PlannedRun("Demo", "", (PlannedStep(SUMS, calls, parameters=parameters),)),))
+
+
+def approved(desk, ticket="t1", decision=ONCE, planned=None, who="alice"):
+    decisions = Decisions(desk.owned.file.decisions)
+    decisions.propose(who, ticket, planned or plan())
+    return decisions.decide(ticket, decision, "because", "owner")
+
+
+def test_a_study_that_was_not_proposed_is_refused_before_data_are_read(desk):
+    assert "approves every study before it runs" in desk.ask(run="Demo#0 x")
+    assert "approves every study" in desk.ask(run="Demo#0 x", study="t9")
+    assert not any(line["ran"] for line in desk.lines())
+
+
+def test_also_a_step_that_reveals_nothing_needs_approval(desk):
+    assert "approves every study" in desk.ask("sums.columns", run="Demo#0 x", payload={"text": False})
+
+
+def test_once_is_for_one_run_and_its_calls(desk):
+    approved(desk)
+    assert "sum" in desk.ask(run="Demo#0 x", study="t1")
+    assert "sum" in desk.ask(run="Demo#0 x", study="t1", number=1, after=0)
+    assert "at most 2 calls" in desk.ask(run="Demo#0 x", study="t1", number=2, after=1)
+    assert "no further run of 'Demo'" in desk.ask(run="Demo#1 y", study="t1")
+    assert "not in the study" in desk.ask("sums.bad_values", run="Demo#0 x", study="t1", number=2, after=1)
+
+
+def test_calls_are_counted_over_restarts_and_under_one_number(desk):
+    approved(desk)
+    desk.ask(run="Demo#0 x", study="t1")
+    desk.open()
+    again = desk.ask(run="Demo#0 x", study="t1", over={"seed": "6"})  # another call under the same number
+    assert "sum" in again
+    assert "used up" in desk.ask(run="Demo#0 x", study="t1", over={"seed": "7"})
+
+
+def test_a_repeated_call_is_answered_as_before(desk):
+    approved(desk, planned=plan(1))
+    first = desk.ask(run="Demo#0 x", study="t1")
+    again = desk.ask(run="Demo#0 x", study="t1")
+    assert np.array_equal(first["sum"], again["sum"])
+
+
+def test_a_ticket_of_another_user_is_of_no_use(desk):
+    approved(desk)
+    assert "not proposed" in desk.ask(run="Demo#0 x", study="t1", who=user("bob"))
+
+
+def test_other_parameters_and_transforms_are_refused(desk):
+    centred = "sums.centred_sums"
+    planned = StudyPlan(
+        "x", (PlannedRun("Demo", "", (PlannedStep(centred, 3, parameters={"centre": "float64 (2,)"}),)),)
+    )
+    approved(desk, planned=planned)
+    ask = {"run": "Demo#0 x", "study": "t1"}
+    refused = desk.ask(centred, payload={"centre": np.zeros(3)}, **ask)
+    assert "centre is float64 (3,), and float64 (2,) was planned" in refused
+    moved = Transform("sums.standardize", {"mean": np.zeros(2), "scale": np.ones(2)}, ("a", "b"))
+    assert "not put in this way" in desk.ask(centred, payload={"centre": np.zeros(2)}, transforms=(moved,), **ask)
+    assert not isinstance(desk.ask(centred, payload={"centre": np.zeros(2)}, **ask), str)
+
+
+def test_always_covers_the_same_plan_of_the_same_user_and_no_other(desk):
+    approved(desk, decision=ALWAYS)
+    decisions = Decisions(desk.owned.file.decisions)
+    assert decisions.propose("alice", "t2", plan()).approved
+    assert not decisions.propose("alice", "t3", plan(3)).approved
+    assert not decisions.propose("bob", "t4", plan()).approved
+    assert "sum" in desk.ask(run="Demo#0 x", study="t2")
+    decisions.decide("t1", REFUSED, "no more")
+    assert not decisions.propose("alice", "t5", plan()).approved
+    assert "has refused this study: no more" in desk.ask(run="Demo#0 x", study="t2", number=1, after=0)
+
+
+def test_a_refusal_has_the_owners_reason(desk):
+    approved(desk, decision=REFUSED)
+    assert "has refused this study: because" in desk.ask(run="Demo#0 x", study="t1")
+
+
+def test_pause_stop_and_resume_count_at_once(desk):
+    approved(desk, planned=plan(9))
+    ask = {"run": "Demo#0 x", "study": "t1"}
+    assert "sum" in desk.ask(**ask)
+    owner = Decisions(desk.owned.file.decisions)
+    owner.pause("maintenance")
+    assert desk.ask(number=1, after=0, **ask) == "this site's owner has paused it: maintenance"
+    assert desk.found.head["again"] is True  # a run may wait
+    owner.resume()
+    assert "sum" in desk.ask(number=1, after=0, **ask)
+    owner.stop("Demo#0 x", "enough")
+    assert "has stopped this run: enough" in desk.ask(number=2, after=1, **ask)
+
+
+def test_a_site_without_approval_can_be_paused_and_its_runs_stopped(tmp_path):
+    desk = Desk(tmp_path / "site")
+    owner = Decisions(desk.owned.file.decisions)
+    assert "sum" in desk.ask()
+    owner.stop("r")
+    assert desk.ask(number=1, after=0) == "this site's owner has stopped this run"
+    assert "sum" in desk.ask(run="other")
+    desk.worker.close()
+
+
+def test_what_is_stopped_while_a_step_runs_does_not_leave(desk, monkeypatch):
+    approved(desk, planned=plan(9))
+    owner, performed = Decisions(desk.owned.file.decisions), desk.worker._performed
+
+    def stopped_meanwhile(*given):
+        found = performed(*given)
+        owner.stop("Demo#0 x")
+        return found
+
+    monkeypatch.setattr(desk.worker, "_performed", stopped_meanwhile)
+    assert "has stopped this run" in desk.ask(run="Demo#0 x", study="t1")
+
+
+def test_few_studies_of_a_user_may_wait(desk):
+    decisions = Decisions(desk.owned.file.decisions)
+    for number in range(MOST_WAITING):
+        decisions.propose("alice", f"t{number}", plan(number + 1))
+    with pytest.raises(PolicyError, match="no more are accepted"):
+        decisions.propose("alice", "more", plan(99))
+    decisions.propose("bob", "other", plan())
+
+
+def test_an_altered_file_of_decisions_closes_the_site(desk):
+    approved(desk)
+    path = desk.owned.file.decisions
+    path.write_bytes(path.read_bytes().replace(b'"once"', b'"alwa"'))
+    assert "nothing runs without it" in desk.ask(run="Demo#0 x", study="t1")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"title": 1, "runs": [], "secure": false}', "x" * 2**19])
+def test_a_plan_that_is_none_is_refused(text):
+    with pytest.raises(FedspanError):
+        StudyPlan.read(text)
+
+
+# Whole studies, proposed by a rehearsal.
+
+
+@pytest.fixture
+def desks(tmp_path):
+    made = [Desk(tmp_path / name, REQUIRED, name=name) for name in "abc"]
+    yield made
+    for one in made:
+        one.worker.close()
+
+
+def decide_all(desks, decision, count=1):
+    """Decide about the next studies that are proposed, as owners would."""
+
+    def wait(desk):
+        decisions = Decisions(desk.owned.file.decisions)
+        until = time.monotonic() + 60.0
+        while time.monotonic() < until:
+            decisions.read()
+            waiting = [one for one in decisions.proposals.values() if one.state == "waiting"]
+            if len(waiting) >= count:
+                for one in waiting:
+                    decisions.decide(one.ticket, decision, "no")
+                return
+            threading.Event().wait(0.1)
+
+    threads = [threading.Thread(target=wait, args=(desk,), daemon=True) for desk in desks]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def federation(desks, **settings):
+    return RemoteFederation(Wires(*desks), user(), authority(["a", "b", "c"]), **settings)
+
+
+def study(fed):
+    scaler = fs.FedStandardScaler().fit(fed)
+    return fs.FedPCA(1, solver="fedpg", max_rounds=40).fit(scaler.transform(fed))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_study_runs_as_proposed(desks, secure):
+    settings = {"policy": fs.Policy(secure_sum=True)} if secure else {}
+    work = (lambda fed: fs.FedPCA(1).fit(fed)) if secure else study
+    with federation(desks, **settings) as fed:
+        threads = decide_all(desks, ONCE)
+        lines = []
+        fed.propose(work, "a study", lines.append)
+        for thread in threads:
+            thread.join(60)
+        model = work(fed)
+        assert any("waits for the approval" in line for line in lines) or not lines
+        with pytest.raises(QuorumError, match="no further run"):
+            work(fed)
+    assert model.run_.failures == []
+
+
+def test_other_rounds_than_planned_are_refused(desks):
+    with federation(desks) as fed:
+        decide_all(desks, ALWAYS)
+        fed.propose(lambda one: fs.FedPCA(1).fit(one))
+        with pytest.raises(QuorumError, match="not as this site's owner approved it"):
+            fs.FedPCA(1, solver="fedpg", max_rounds=40).fit(fed)
+
+
+def test_a_refused_study_names_the_reason(desks):
+    with federation(desks) as fed:
+        decide_all(desks, REFUSED)
+        with pytest.raises(PolicyError, match="refused it: no"):
+            fed.propose(lambda one: fs.FedPCA(1).fit(one))
+
+
+def test_a_resumed_study_is_the_one_that_was_approved(desks, tmp_path):
+    with federation(desks, run_dir=tmp_path / "run") as fed:
+        decide_all(desks, ONCE)
+        fed.propose(study)
+        first = study(fed)
+    with federation(desks, run_dir=tmp_path / "run") as fed:
+        fed.propose(study)  # no further decision
+        assert np.array_equal(study(fed).components_, first.components_)

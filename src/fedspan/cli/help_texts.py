@@ -189,6 +189,23 @@ Prints the columns with their kinds and their numbers of missing cells (no value
 nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
 """
 
+DOCTOR = """\
+Check what a coordinator, a site or a user needs to take part: versions, certificate, clock, disk, the coordinator's
+port, and of a site its file, database driver, data, audit log, decisions and ledger. Each problem is one sentence with
+its remedy. Exit code 1 if there is one.
+"""
+
+BACKUP = """\
+Write the kit of a coordinator, a site or a user to one file of mode 0600: keys, runs, studies. Of a site also the
+owner's file, audit log, decisions, served rows' digests and ledger. The data themselves are not in it. It holds private
+keys: keep it like the kit. Stop the process first, or use what a copy of a running one gives: files are append-only.
+"""
+
+RESTORE = """\
+Write what a backup holds into a new folder: 'kit', and of a site 'owner'. A restored ledger may lack charges that were
+made after the backup. It refuses every charge until its owner runs 'fedspan site confirm-ledger site.toml'.
+"""
+
 SITE_STUDIES = """\
 Print the studies that wait for your approval: who proposes each, what it computes, what leaves the site, how often at
 most, and what it costs of the privacy budget. Then the runs that go on, with what has left so far.

@@ -19,6 +19,7 @@ from fedspan.cli.command_parser import option as _option
 from fedspan.cli.command_parser import path as _path
 from fedspan.cli.console import one_line_warning
 from fedspan.cli.federation import members_parser
+from fedspan.cli.operation.operation_arguments import add_operation_commands
 from fedspan.cli.site.owner_arguments import add_owner_commands
 from fedspan.errors import DataMissingError, FedspanError, InputError, JournalError, MissingPackageError, PolicyError
 
@@ -94,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         example="fedspan reproduce fedpca --quick",
     )
     _add_site(commands)
+    add_operation_commands(commands)
     return parser
 
 
@@ -347,7 +349,7 @@ def _add_site(commands: Any) -> None:
         description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
         example="fedspan site start kits/north --config site.toml --console",
     )
-    add_owner_commands(site, _add, _option, _path)
+    add_owner_commands(site)
 
 
 class _Parser(argparse.ArgumentParser):

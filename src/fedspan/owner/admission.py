@@ -122,7 +122,7 @@ class Admission:
         if version != mine and request.kind != "hello":
             raise PolicyError(f"this site runs fedspan {mine}, and the request comes from fedspan {version}")
         if self.closed:
-            raise PolicyError(self.closed)
+            raise PausedError(self.closed)
 
     def check_user(self, request: OwnerRequest) -> None:
         """Refuse a user that may learn nothing about this site, and all users while it has too few rows."""

@@ -1,7 +1,7 @@
 """A FedDL round against one that computes the kernel as one writes it: ``cdist``, or scikit-learn's ``rbf_kernel``.
 
 Ten sites of 4000 rows and 784 columns, 500 landmarks, gradient only. Ours centres, scales and rounds its rows once and
-uses them in all rounds: that is not in the ratio, and what the first round takes with it is told beside. The others
+uses them in all rounds: that is not in the ratio, and what the first round takes with it is printed beside. The others
 prepare nothing, but for rows in single precision where ``rbf_kernel`` is given those; ``cdist`` has double alone.
 """
 

@@ -30,7 +30,7 @@ PROCESSES = 1  # it takes long
 class PlainClient:
     """One site of FedPG as one writes it in torch. Columns are samples, as in the paper.
 
-    Whoever writes it reads the paper: the loss as it stands there, autograd for its gradient, torch's QR.
+    As a reader of the paper would write it: the loss as it stands there, autograd for its gradient, torch's QR.
     """
 
     def __init__(self, X: np.ndarray) -> None:

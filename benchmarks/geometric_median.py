@@ -2,7 +2,7 @@
 
 50 vectors of 100,000 numbers; ByzFL's ``GeometricMedian`` with the 3 iterations of its default, and with 20, which take
 it to the last digits on both data sets; geom_median with ``ftol=1e-12``. By how much each misses the minimum,
-relatively, is told beside the ratio. ByzFL looks at no stopping rule: who knows that few iterations do has it faster.
+relatively, is printed beside the ratio. ByzFL has no stopping rule: a caller that needs few iterations has it faster.
 
 How long the iterations of the others take hangs on the data: vectors of independent numbers are nearly equidistant in
 so many dimensions, and a few iterations do; gradients that share a direction, differ in noise and are attacked take

@@ -232,8 +232,8 @@ def _rotation() -> dict[str, float]:
             before = psnr(turned, data.X, UNIT)
             after, named = psnr(rows, data.X, UNIT), reidentified(rows, data.X)
             labels = float(np.mean(data.public_y[_nearest(rows, data.public)] == data.y))
-            told = f"re-identified {named:.3f}, labels guessed {labels:.3f}"
-            print(f"{name}, key {key}: turned {before:.1f} dB, undone {after:.1f} dB, {told}")
+            remark = f"re-identified {named:.3f}, labels guessed {labels:.3f}"
+            print(f"{name}, key {key}: turned {before:.1f} dB, undone {after:.1f} dB, {remark}")
             figures |= {f"{name} key {key}: PSNR, rotation undone": after, f"{name} key {key}: re-identified": named}
     print("(aim: MNIST 20 dB, .99 re-identified)")
     return figures

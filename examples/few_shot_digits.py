@@ -7,12 +7,12 @@ Clients that each ask questions of their own about handwritten digits.
 Ten clients have 130 images each (scikit-learn's digits, 8 x 8 pixels) and twelve questions each, such as "is it one
 of 0, 3, 4, 7, 9?", which they have answered for their own images. No two clients ask the same. The best linear answer
 to such a question is a combination of the ten regressions "is it a 0?", ..., "is it a 9?", which add up to a
-constant: so all 120 tasks share a representation of nine dimensions. Nobody tells the model so; rank="auto" finds it.
+constant: so all 120 tasks share a representation of nine dimensions. rank="auto" finds that number.
 
 What it shows: a new question is learned from 20 or 40 images better than without the representation, by 6 and 5
 points more right answers than ridge regression on the pixels; with more images the gain shrinks (3 points at 80). One
-lying client takes 14 points from sums, two all there is. The geometric median loses one point with one or two liars
-of ten, and two with three.
+malicious client takes 14 points from sums, two all there is. The geometric median loses one point with one or two
+malicious clients of ten, and two with three.
 """
 
 from __future__ import annotations
@@ -81,19 +81,19 @@ def main() -> None:
         print(f"{m:5d}" + "".join(f"{value:19.3f}" for value in values))
 
     print("\nsome clients send -10 times the mean of everybody's gradients; right answers with 20 images:")
-    print("liars   sums   geometric median")
+    print("malicious   sums   geometric median")
     for count in (1, 2, 3):
         attack = fs.attacks.ScaledReverse(10.0, keys=["gradient"])
-        liars = features.corrupt(attack, sites=features.sites[:count])
+        attacked = features.corrupt(attack, sites=features.sites[:count])
         values = []
         for aggregator in (None, fs.aggregation.GeometricMedian()):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # sums do not converge
                 spoilt = fs.FedFewShotRegressor(
                     9, aggregator=aggregator, fit_intercept=True, iterations=50, share_coefs=False
-                ).fit(liars)
+                ).fit(attacked)
             values.append(right(adapted(spoilt), 20))
-        print(f"{count:5d}{values[0]:7.3f}{values[1]:19.3f}")
+        print(f"{count:9d}{values[0]:7.3f}{values[1]:19.3f}")
     if plt:
         draw(curves)
 

@@ -4,7 +4,7 @@ Clusters of clinics
 
 Clinics whose patients answer to a drug in one of three unknown ways, most of them with a handful of patients.
 
-Run it: it prints what was found, and what a new clinic with three patients is told.
+Run it: it prints what was found, and what a new clinic with three patients learns.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def main() -> None:
         "predictions for it:", np.round(model.predict(X_new, cluster=found.proba), 1), "measured:", np.round(y_new, 1)
     )
 
-    liars = fed.corrupt(fs.attacks.ScaledReverse(10.0), sites=fed.sites[:18])  # every tenth clinic lies in all it sends
-    honest = fs.FedMixedRegressor(3, start="spectral", aggregator=fs.aggregation.SpectralFilter(), tol=1e-3).fit(liars)
+    false = fed.corrupt(fs.attacks.ScaledReverse(10.0), sites=fed.sites[:18])  # every tenth sends false values
+    honest = fs.FedMixedRegressor(3, start="spectral", aggregator=fs.aggregation.SpectralFilter(), tol=1e-3).fit(false)
     gap = fs.linalg.bottleneck_distance(honest.coef_ * [1.0, 5.0, 0.2, 1.0], ANSWERS)
-    print(f"with a tenth of the clinics lying: largest error of a model {gap:.2f}, of a length of about 2")
+    print(f"with a tenth of the clinics malicious: largest error of a model {gap:.2f}, of a length of about 2")
     assert right > 0.95
     assert model.n_clusters_ == 3
     assert gap < 0.3

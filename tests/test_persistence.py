@@ -1,4 +1,4 @@
-"""Model files: damage is told, and nothing in them can run."""
+"""Model files: damage is reported, and nothing in them can run."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ These are times of the processor. Ours is also worse when it has begun to wait: 
 the processor's, has more than doubled, and more than doubled against the peer's where a busy machine makes that wait as
 well. A turn has at least 20 ms of the processor or a second on the clock, so that such a wait is not a trifle.
 
-What is worse, or cannot be told since the new turns differ, is measured again with twice the turns, and those count.
+What is worse, or undecided since the new turns differ, is measured again with twice the turns, and those count.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Compared:
     not_stored : list of str
         What only the new one has.
     left_out, missing : list of str
-        What only the stored one has, though its module has run: for a reason that is told, or for none.
+        What only the stored one has, though its module has run: for a reason that is printed, or for none.
     """
 
     verdicts: list[Verdict]
@@ -171,7 +171,7 @@ def report(stored: Results, now: Results) -> int:
         print(f"{verdict.word:12} {verdict.name}: {verdict.details}")
     counts = Counter(verdict.word for verdict in found.verdicts)
     counted = [f"{counts['worse']} of {len(found.verdicts)} became worse"]
-    counted += [f"{counts['cannot tell']} cannot be told"] * ("cannot tell" in counts)
+    counted += [f"{counts['cannot tell']} are undecided"] * ("cannot tell" in counts)
     print("; ".join(counted + [f"{len(names)} {words}" for words, names in lists.items() if names]))
     return int(counts["worse"] > 0 or not found.verdicts or bool(found.missing))
 

@@ -13,7 +13,7 @@ from benchmarks.battery.results import FOLDER, Results
 
 PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 WORDS = Path(__file__).with_name("page.md")
-TOLD = 1.5  # times as long on the clock as on the processor, and as the peer's: then a row says so
+REMARKED = 1.5  # times as long on the clock as on the processor, and as the peer's: then a row says so
 NOTICE = "<!-- Written by `make bench` of benchmarks/results.json and benchmarks/battery/page.md: edit that one. -->\n"
 
 
@@ -69,7 +69,7 @@ def row(name: str, ratio: Ratio) -> str:
 
 
 def _waits(ratio: Ratio) -> str:
-    if ratio.clock is None or ratio.clock[0] / ratio.ours < TOLD * max(1.0, ratio.clock[1] / ratio.theirs):
+    if ratio.clock is None or ratio.clock[0] / ratio.ours < REMARKED * max(1.0, ratio.clock[1] / ratio.theirs):
         return ""
     return f"on the clock ours takes {duration(ratio.clock[0])}"
 

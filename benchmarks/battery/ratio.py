@@ -20,7 +20,7 @@ PATIENCE = 1.0  # seconds on the clock: no more of what mostly waits
 
 @dataclass(frozen=True)
 class Fresh:
-    """Work on something that is made anew each time, which does not count: a federation that remembers nothing."""
+    """Work on something that is made again each time, which does not count: a federation that remembers nothing."""
 
     make: Callable[[], Any]
     run: Callable[[Any], Any]
@@ -84,9 +84,9 @@ class Ratio:
         low, middle, high = self.quartiles
         spread = f"{figure(middle)}x [{figure(low)}, {figure(high)}]"
         measures = "; ".join(f"{name} {a:.4f} (theirs {b:.4f})" for name, (a, b) in self.quality.items())
-        told = "; ".join(part for part in (self.accuracy, measures) if part)
+        remark = "; ".join(part for part in (self.accuracy, measures) if part)
         times = f"ours {duration(self.ours)}, theirs {duration(self.theirs)}"
-        return f"{spread:>24}  {self.peer}; {times}" + f"; {told}" * bool(told)
+        return f"{spread:>24}  {self.peer}; {times}" + f"; {remark}" * bool(remark)
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ def compared(
             if turn:
                 spent[name].append(seconds / per)
     for name in peers:
-        told = accuracy if isinstance(accuracy, str) else accuracy.get(name, "")
-        yield Ratio.of(what, name, spent[""], spent[name], told)
+        remark = accuracy if isinstance(accuracy, str) else accuracy.get(name, "")
+        yield Ratio.of(what, name, spent[""], spent[name], remark)
 
 
 def clocks() -> Spent:

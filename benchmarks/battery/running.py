@@ -1,7 +1,7 @@
 """Runs the comparisons: which there are, each in processes of its own, one thread each.
 
 Where a process happens to have its memory moves a time by more than turns within it differ. So the turns of a module
-are spread over three processes, or as many as its ``PROCESSES`` says, and the spread that is told has that in it.
+are spread over three processes, or as many as its ``PROCESSES`` says, and the printed spread includes that.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def test_a_file_cut_off_anywhere_is_refused(
 def test_altered_bytes_never_raise_a_foreign_error(
     write: Callable[[Path], object], read: Callable[[Path], object], data: st.DataObject, tmp_path: Path
 ) -> None:
-    path = tmp_path / "file.npz"  # written anew for every example
+    path = tmp_path / "file.npz"  # written again for every example
     write(path)
     content = bytearray(path.read_bytes())
     for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4)):

@@ -61,9 +61,9 @@ def main():
         os.close(writing)
         print(process, flush=True)
         with os.fdopen(reading) as answer:
-            told = answer.read()
+            reported = answer.read()
         os.waitpid(process, 0)
-        print(told, flush=True)
+        print(reported, flush=True)
 
 
 if __name__ == "__main__":

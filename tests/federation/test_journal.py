@@ -51,7 +51,7 @@ def test_a_finished_run_returns_its_result_without_asking_anybody(journal, expec
     folder = journal.parent.parent
     size = journal.stat().st_size
     fed = federation(folder)
-    fed._root.engine.call = None  # whoever calls it gets an error
+    fed._root.engine.call = None  # a call raises an error
     assert fed.run(wander).tobytes() == expected
     assert journal.stat().st_size == size
 
@@ -90,8 +90,8 @@ def test_a_sum_that_cannot_be_made_is_journaled_too(tmp_path):
         try:
             fed.sum(words)
         except fs.errors.InputError as error:
-            told = str(error)
-        return told, fed.sum(walk, pull=0.1)["steps"]
+            reported = str(error)
+        return reported, fed.sum(walk, pull=0.1)["steps"]
 
     first = federation(tmp_path).run(patient)
     assert "is not a number" in first[0]

@@ -1,6 +1,6 @@
 """An example of every aggregation rule and the laws that hold for it.
 
-A rule without an entry in `EXAMPLES` is made by itself and must keep all laws; whoever adds one that claims more, or
+A rule without an entry in `EXAMPLES` is made by itself and must keep all laws; one that claims more, or
 cannot keep one of them, adds a line.
 """
 
@@ -137,7 +137,7 @@ def rules_of(package: ModuleType) -> dict[str, Any]:
 
 
 def example_of(found: Any) -> Example:
-    """Return a rule without an example as one that keeps all laws and, unless it believes counts, survives a liar.
+    """Return a rule without an example as one that keeps all laws and survives an attack, unless it believes counts.
 
     A function is a rule as it is.
     """

@@ -54,7 +54,7 @@ def table(seed=0, n=60, d=5):
     return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 3.0, np.arange(n) % 4
 
 
-Y = np.random.default_rng(1).normal(size=60)  # targets of the rows of `table`, for whoever learns from targets
+Y = np.random.default_rng(1).normal(size=60)  # targets of the rows of `table`, for estimators that learn from targets
 SURVIVAL = np.column_stack([np.ceil(5 * np.exp(Y)), np.arange(60) % 3 > 0])
 #: Targets of another kind, by estimator.
 TARGETS = {

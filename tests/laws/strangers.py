@@ -1,4 +1,4 @@
-"""What somebody might add: the sources of modules with things that keep the laws, and others that break one."""
+"""Possible additions: the sources of modules with things that keep the laws, and others that break one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody adds is found and tested without being listed, and what cannot be made says what it needs."""
+"""An addition is found and tested without being listed; one that cannot be made states what it needs."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_an_estimator_of_no_known_kind_is_found_and_its_faults_are(package):
     "error", [AssertionError("\nassert False\nmore"), ValueError("assert False"), pytest.fail.Exception("assert False")]
 )
 def test_a_broken_law_is_told_in_a_sentence(error):
-    def told(**params):
+    def notified(**params):
         case = SimpleNamespace(params=params, id="middle")
         hook = pytest_runtest_call(SimpleNamespace(originalname="test_order_is_kept", callspec=case))
         next(hook)
@@ -202,9 +202,9 @@ def test_a_broken_law_is_told_in_a_sentence(error):
     with pytest.raises(
         LawBrokenError, match=rf"^middle breaks the law 'order is kept' \({type(error).__name__}: assert False\)$"
     ):
-        told(law=None)
+        notified(law=None)
     with pytest.raises(type(error)) as raised:  # of whatever is no law
-        told(source="")
+        notified(source="")
     assert raised.value is error
 
 

@@ -53,27 +53,27 @@ class Players:
         return step(seen.in_call(context), **find_step(step).validated(payload))
 
     def offer(self, name, session="run/0/a", factor=1.0, **changes):
-        told = {
+        sent = {
             "what": f"{__name__}.numbers_of",
             "largest": NUMBERS.largest,
             "fraction_bits": NUMBERS.fraction_bits,
             "with factor": factor,
         }
-        return self.at(name, offer, session=session, **{**told, **changes})
+        return self.at(name, offer, session=session, **{**sent, **changes})
 
     def offers(self, names=None, **changes):
         return {name: self.offer(name, **changes) for name in names or self.names}
 
     def group(self, offers, session="run/0/a", **changes):
         """What `share` is asked with."""
-        told = {
+        sent = {
             "session": session,
             "names": json.dumps(sorted(offers)),
             "keys": np.stack([offers[name]["key"] for name in sorted(offers)]),
             "threshold": self.threshold,
             "form": next(iter(offers.values()))["form"],
         }
-        return {**told, **changes}
+        return {**sent, **changes}
 
     def shared(self, group, names=None):
         return {name: self.at(name, share, **group) for name in names or json.loads(group["names"])}
@@ -86,14 +86,14 @@ class Players:
         return np.array([name in names for name in self.names])
 
     def masked(self, name, shares, session="run/0/a", **changes):
-        told = {"session": session, "alive": self.flags(shares), "sealed": self.sealed_for(name, shares)}
-        return self.at(name, masked, **{**told, **changes})
+        sent = {"session": session, "alive": self.flags(shares), "sealed": self.sealed_for(name, shares)}
+        return self.at(name, masked, **{**sent, **changes})
 
     def confirm(self, name, alive, session="run/0/a"):
         return self.at(name, confirm, session=session, alive=self.flags(alive))["tags"]
 
     def unmask(self, name, alive, session="run/0/a", confirmed=None):
-        """Ask for shares; all of `alive`, or of `confirmed`, are told that these have given masked replies."""
+        """Request shares; all of `alive`, or of `confirmed`, learn that these have given masked replies."""
         tags = np.zeros((len(self.names), 32), dtype=np.uint8)
         for other in confirmed or alive:
             tags[self.names.index(other)] = self.confirm(other, alive, session)[self.names.index(name)]

@@ -216,9 +216,11 @@ def test_a_transform_is_applied():
 def test_values_beyond_the_range_are_told_to_all_and_of_nobody(step, value, why, caplog):
     """The sum is refused, rather than a smaller one: which site it is only its own log says."""
     fed = federation()
-    with pytest.raises(InputError, match=r"is refused: at one or more of the 5 sites the reply holds a number") as told:
+    with pytest.raises(
+        InputError, match=r"is refused: at one or more of the 5 sites the reply holds a number"
+    ) as reported:
         fed.sum(step, value=value)
-    assert "s01" not in str(told.value)
+    assert "s01" not in str(reported.value)
     assert fed.record.calls[-1].failed == {}
     assert "site 's01' has no part to give" in caplog.text
     assert why in caplog.text

@@ -64,10 +64,10 @@ def test_leaving_at_any_stage_costs_the_part_alone(leaving, stage, gone):
     leaving[stage] = gone
     total = fed.sum(counted)
     left = fed.sites if stage in ("confirm", "unmask") else tuple(name for name in fed.sites if name not in gone)
-    assert total.sites == left  # whoever gave a masked reply is in the sum, even if it is not heard of again
+    assert total.sites == left  # a site that gave a masked reply is in the sum, even if it sends nothing more
     np.testing.assert_allclose(total["x"], plain_sum(left)["x"], rtol=1e-14)
     assert list(total.failed) == [name for name in gone if name not in left]
-    # Whoever is in the sum has kept what its step did to its state, and nobody else.
+    # The sites in the sum, and no others, have kept what the step did to their state.
     leaving.clear()
     assert fed.sum(counted, query=1)["calls"] == 2 * len(left) + (6 - len(left))
 
@@ -149,7 +149,7 @@ def test_a_question_that_was_lost_is_put_once_more(monkeypatch, stage, reached, 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wire", [False, True], ids=["direct", "wire"])
 def test_faults_of_every_kind(kind, wire):
-    """With a seventh of the messages spoilt the total is that of the sites that are in it, whoever they are."""
+    """With a seventh of the messages spoilt the total is that of the sites that are in it."""
     fed = fs.LocalFederation(sites_of(9), policy=SECURE, wire=wire)
     faulty = fed.with_faults(fs.FaultPlan(seed=2, **{kind: 0.15}))
     lost = 0

@@ -65,7 +65,7 @@ def in_range_alone(site):
 @pytest.fixture
 def seen(monkeypatch):
     """All that each site says, as far as a coordinator can tell it from what is drawn at random."""
-    told, whole = {}, LocalEngine.call
+    reported, whole = {}, LocalEngine.call
 
     def shown(outcome):
         reply = getattr(outcome, "reply", None)
@@ -76,11 +76,11 @@ def seen(monkeypatch):
     def call(self, call, to, *args):
         outcomes = whole(self, call, to, *args)
         for name, outcome in outcomes.items():
-            told.setdefault(name, []).append((call.step.id, call.part, shown(outcome)))
+            reported.setdefault(name, []).append((call.step.id, call.part, shown(outcome)))
         return outcomes
 
     monkeypatch.setattr(LocalEngine, "call", call)
-    return told
+    return reported
 
 
 def rows_of(largest, n=5):
@@ -111,19 +111,19 @@ def test_a_step_that_fails_for_some_rows_fails_the_sum_and_names_nobody(seen, ca
         fed.sum(axes_of)
     assert "site 's01' has no part to give" in caplog.text
     assert "LinAlgError" in caplog.text
-    assert all(isinstance(shown, dict) for told in seen.values() for *_, shown in told)
+    assert all(isinstance(shown, dict) for reported in seen.values() for *_, shown in reported)
 
 
 def test_a_step_that_fails_for_any_rows_costs_its_site_alone():
-    """Empty sites, say. What is told comes of invented rows, not of the site's own."""
+    """As at empty sites. What is reported comes of invented rows, not of the site's own."""
     sites = [*sites_of(4), fs.Site("s04", np.zeros((0, 3)))]
     total = fs.LocalFederation(sites, policy=SECURE).sum(axes_of)
     assert total.sites == ("s00", "s01", "s02", "s03")
     assert "LinAlgError" in total.failed["s04"] or "ValueError" in total.failed["s04"]
     sites = sites_of(4)
-    with pytest.raises(QuorumError, match="this step always fails, here for") as told:
+    with pytest.raises(QuorumError, match="this step always fails, here for") as reported:
         fs.LocalFederation(sites, policy=SECURE).sum(never)
-    assert not [site for site in sites if str(site.X[0, 0]) in str(told.value)]
+    assert not [site for site in sites if str(site.X[0, 0]) in str(reported.value)]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -174,13 +174,13 @@ def test_the_sum_with_a_site_that_spoils_it_tells_nothing(monkeypatch):
     for which in (0, 1):
         first, second = totals[0][which], totals[1][which]
         assert np.all(first != part[which])
-        assert np.all(first != second)  # random, and anew each time
+        assert np.all(first != second)  # random, and different each time
         subtract(first, part[which])
         assert np.all(first > 2**32)  # nor is it near
 
 
 def test_a_spoilt_sum_takes_nothing_with_it():
-    """Nobody's state goes on, and the next call is as if it had not been."""
+    """No site's state changes, and the next call is as if it had not been."""
     fed = fs.LocalFederation(rows_of(9.0), policy=SECURE)
     with pytest.raises(InputError, match="at one or more of the 5 sites"):
         fed.sum(below, bound=8.0)

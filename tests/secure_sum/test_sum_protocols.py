@@ -136,7 +136,7 @@ def test_the_list_of_these_is_complete():
 @pytest.mark.parametrize("name", sorted(OF_SHARED_NOISE))
 def test_a_secure_sum_needs_less_noise(name):
     example = EXAMPLES[name]
-    assert run(example, policy=SECURE)  # that it is enough is told in tests/protocols
+    assert run(example, policy=SECURE)  # the laws show that it is enough
 
 
 @pytest.mark.parametrize("name", sorted(OF_OTHER_SUMS))

@@ -54,7 +54,7 @@ class KilledError(BaseException):
 
 
 def kill_at(monkeypatch, message):
-    """End the process, as far as it can be told from inside, when message number `message` has been answered."""
+    """Simulate the end of the process when message number `message` has been answered."""
     whole, count = LocalEngine.call, [0]
 
     def call(self, *args):
@@ -69,7 +69,7 @@ def kill_at(monkeypatch, message):
 
 @pytest.mark.slow
 def test_resumes_after_a_kill_at_any_message(tmp_path):
-    """Also between the parts of a sum: it is begun anew, with other keys, from the states before it."""
+    """Also between the parts of a sum: it begins again, with other keys, from the states before it."""
     expected = run()
     message = 0
     while True:

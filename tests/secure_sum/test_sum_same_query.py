@@ -1,4 +1,4 @@
-"""What is added up is the same question to all: sites that were told different things give no masked reply."""
+"""What is added up is the same request to all: sites that received different ones give no masked reply."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def axes(matrix):
 def test_no_masked_reply_where_sites_were_told_different_things(other, wrong):
     players = Players(5)
     players.threshold = 5
-    told = {"transforms": [axes(np.eye(3))]}
-    offers = {name: players.offer(name, **(told | other if name in wrong else told)) for name in players.names}
+    sent = {"transforms": [axes(np.eye(3))]}
+    offers = {name: players.offer(name, **(sent | other if name in wrong else sent)) for name in players.names}
     shares = players.shared(players.group(offers))
     for name in players.names:
         with pytest.raises(FedspanError, match=NOT_SEALED):
@@ -60,8 +60,8 @@ def test_the_seed_and_the_range_are_part_of_the_question():
     assert len(found) == 3
     players = Players(5)
     players.hosts["s02"].vault.take(fs.SecureSum(largest=1e6))
-    told = {"s02": {"largest": 1e6}}
-    offers = {name: players.offer(name, **told.get(name, {})) for name in players.names}
+    sent = {"s02": {"largest": 1e6}}
+    offers = {name: players.offer(name, **sent.get(name, {})) for name in players.names}
     shares = players.shared(players.group(offers))
     with pytest.raises(FedspanError, match=NOT_SEALED):
         players.masked("s00", shares)
@@ -96,11 +96,11 @@ def test_a_transform_that_hides_all_sites_but_one(told_apart):
 
 
 def test_others_with_less_noise(told_apart):
-    """The ledger is charged for noise that all sites were told to add."""
+    """The ledger is charged for noise that all sites were requested to add."""
     fed = fs.LocalFederation(sites_of(5), policy=EVERYBODY)
-    told = {"center": np.zeros(3), "clip": 1.0, "multiplier": 3.0, "sharers": 5, "colluding": 0}
-    fed.sum(local_noisy_scatter, **told)
+    sent = {"center": np.zeros(3), "clip": 1.0, "multiplier": 3.0, "sharers": 5, "colluding": 0}
+    fed.sum(local_noisy_scatter, **sent)
     for name in ("s00", "s01", "s03", "s04"):
         told_apart[name] = {"payload": lambda payload: payload | {"with multiplier": 1e-9}}
     with pytest.raises(QuorumError, match=NOT_SEALED):
-        fed.sum(local_noisy_scatter, **told)
+        fed.sum(local_noisy_scatter, **sent)

@@ -48,11 +48,11 @@ def test_never_both_kinds_of_share_for_one_site(players):
 
 
 def test_a_lie_about_who_left_uncovers_nothing(players):
-    """Some sites are told that s04 is there and some that it left: neither have the threshold's confirmation."""
+    """Some sites learn that s04 is there and some that it left: neither have the threshold's confirmation."""
     players.up_to_masked()
-    told = {"s00": players.names, "s01": players.names, "s02": players.names[:4], "s03": players.names[:4]}
-    tags = {name: players.confirm(name, alive) for name, alive in told.items()}
-    for name in told:
+    sent = {"s00": players.names, "s01": players.names, "s02": players.names[:4], "s03": players.names[:4]}
+    tags = {name: players.confirm(name, alive) for name, alive in sent.items()}
+    for name in sent:
         mine = np.stack(
             [tags[other][players.names.index(name)] if other in tags else 0 * tags["s00"][0] for other in players.names]
         )
@@ -61,7 +61,7 @@ def test_a_lie_about_who_left_uncovers_nothing(players):
 
 
 def test_a_lie_about_who_has_shared_uncovers_nothing():
-    """One site is told of a smaller set than the others, so that fewer keys would uncover its masks."""
+    """One site receives a smaller set than the others, so that fewer keys would uncover its masks."""
     players = Players(6)  # threshold 4
     _, shares = players.up_to_shares()
     players.masked("s00", {name: shares[name] for name in players.names[:4]})
@@ -180,7 +180,7 @@ def test_a_key_that_its_site_did_not_give_is_refused(players):
     with pytest.raises(FedspanError, match="not in the set with the key that it gave"):
         players.shared(group, ["s04"])
     shares = players.shared(group, players.names[:4])
-    # s04 answers for the true set: what it sealed is not for the set that the others were told.
+    # s04 answers for the true set: what it sealed is not for the set that the others received.
     shares |= players.shared(players.group(players.offers()), ["s04"])
     with pytest.raises(FedspanError, match="not what its sender sealed for this set of sites"):
         players.masked("s00", shares)
@@ -195,7 +195,7 @@ def test_a_stranger_is_refused(players):
 
 
 def test_an_impostor_cannot_seal_for_a_known_name(players):
-    """Another machine answers under the name s04: its shares open with nobody who knows the key of s04."""
+    """Another machine answers under the name s04: no site that knows the key of s04 can open its shares."""
     impostor = SiteHost(sites_of(5)[4], Vault())
     impostor.vault.introduce({name: host.vault.public for name, host in players.hosts.items() if name != "s04"})
     players.hosts["s04"] = impostor

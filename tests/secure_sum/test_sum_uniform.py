@@ -24,10 +24,10 @@ def masked_replies(factor):
     players = Players(3)
     found = []
     for k in range(REPEATS):
-        told = {"session": f"run/{k}/a", "what": f"{__name__}.plain_part", "factor": factor}
-        group = players.group(players.offers(**told), told["session"])
+        sent = {"session": f"run/{k}/a", "what": f"{__name__}.plain_part", "factor": factor}
+        group = players.group(players.offers(**sent), sent["session"])
         shares = players.shared(group)
-        reply = players.masked("s01", shares, told["session"])
+        reply = players.masked("s01", shares, sent["session"])
         found.append(np.concatenate([reply["whole"].ravel(), reply["real"].ravel()]))
     return np.stack(found)
 

@@ -131,8 +131,8 @@ def test_a_second_sum_of_a_call_has_no_other_drop_outs():
     tags = {}
     for session, alive in (("run/0/a", fewer), ("run/0/b", players.names)):
         players.up_to_masked(session)
-        told = [players.confirm(name, alive, session) for name in alive] + [np.zeros((6, 32), dtype=np.uint8)]
-        tags[session] = np.stack(told[:6])
+        sent = [players.confirm(name, alive, session) for name in alive] + [np.zeros((6, 32), dtype=np.uint8)]
+        tags[session] = np.stack(sent[:6])
     for k, name in enumerate(fewer):
         players.at(name, unmask, session="run/0/a", tags=tags["run/0/a"][:, k])
     for k, name in enumerate(fewer):

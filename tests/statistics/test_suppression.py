@@ -1,4 +1,4 @@
-"""What is published lets nobody solve for a suppressed cell: an attacker with linear programming tries it."""
+"""Published tables do not determine a suppressed cell: an attacker tries it by linear programming."""
 
 from __future__ import annotations
 

@@ -50,6 +50,11 @@ A study:
     run_deadline = 86400.0            # seconds for a whole run
     quorum = "majority"               # or "all", a count, a fraction
 
+    [stream]                          # optional, for --partial
+    # watermark = "time"              # a column that rises from row to row; default: new rows are at a table's end
+    # half_life = "7d"                # or a number of rows: after it old rows count half; or decay = 0.9 a round
+    # monitor = true                  # whether a detector's rows are watched for drift
+
     [report]                          # optional
     # judge = "test.csv"              # of a detector: labelled rows that it has not seen, for its ROC curve
     # label = "attack"                # the column of their labels ...
@@ -62,6 +67,12 @@ An NPZ file holds X (rows x columns) and optionally feature_names, label and, in
 
 Written to the output folder: model.fedspan (and one file for each preprocessing step), report.html, summary.json,
 and for each run its record (record.jsonl) and journal. A run that was interrupted continues with --resume.
+
+With --partial the models learn on, and only from rows that are new at each site since its last accepted round; with
+--every 1h a round is run every hour. A site that is offline, or whose file is missing, sends all that it has missed
+when it is back. stream.json has the accepted round and each site's place, and drift.html what changed over time. After
+a kill the same command continues. The sites of a kit take whole blocks of 20 rows, and their owners allow it by
+transforms = ["fedspan", "sums.new_rows"] in site.toml.
 """
 
 INIT = """\
@@ -101,6 +112,9 @@ components, the position on the map or the prediction.
 
 Columns are matched by name, whatever their order, and others are ignored. A CSV file is read and written as those of
 the study are: with its separator, decimal point and encoding.
+
+Where a model differs by site (FedComBat, a threshold or a regression for each site), the site of a row is in the
+study's site column, or --site names that of all rows.
 """
 
 GATEWAY = """\
@@ -133,7 +147,7 @@ They are as private as the rows.
 """
 
 FEDERATION_INIT = """\
-Make one kit for each participant of a federation: the coordinator, every site, every user.
+Make the authority of a federation: the key that approves participants, and the list of them that it signs.
 
 fed.toml:
 
@@ -144,12 +158,22 @@ fed.toml:
     [users]                             # the role of each user
     alice = "analyst"                   # runs studies
     bob = "viewer"                      # sees which sites are online
+    olga = "operator"                   # disables sites, cancels studies
 
     [schema]                            # optional: the columns of all sites, in the order of the studies
     age = "integer"                     # boolean, integer, number, text, time or duration
 
-Each kit is a folder with a private key: hand it to its owner in a safe way. Keep 'authority' to yourself: its key makes
-participants. To add sites or users, or to change the schema, edit fed.toml and run this again.
+Keep the authority's folder to yourself: its key makes participants. Each participant makes its own key ('fedspan site
+enroll'), and 'fedspan federation approve' signs it. Run init again after a change of fed.toml: it never makes a second
+identity for a name. With --kits all kits are made here, for a trial on one machine.
+"""
+
+APPROVE = """\
+Approve requests to take part, made by 'fedspan site enroll', 'user enroll' and 'coordinator enroll', and sign the next
+list of participants. Compare the digest of each key with the one that the participant reads out to you.
+
+A name has one identity. --replace gives it the key of the request, and revokes the one before it, within seconds and
+without a restart of the others.
 """
 
 FEDERATION_DEMO = (
@@ -163,6 +187,23 @@ Check a site's file and its data, without joining a federation.
 Prints the columns with their kinds and their numbers of missing cells (no values), differences from the schema (with
 --kit, also from the federation's), the rules in words, the budget, the log, and the steps that the rules allow. Writes
 nothing. Ends with one sentence for each problem and exit code 1, or with exit code 0.
+"""
+
+DOCTOR = """\
+Check what a coordinator, a site or a user needs to take part: versions, certificate, clock, disk, the coordinator's
+port, and of a site its file, database driver, data, audit log, decisions and ledger. Each problem is one sentence with
+its remedy. Exit code 1 if there is one.
+"""
+
+BACKUP = """\
+Write the kit of a coordinator, a site or a user to one file of mode 0600: keys, runs, studies. Of a site also the
+owner's file, audit log, decisions, served rows' digests and ledger. The data themselves are not in it. It holds private
+keys: keep it like the kit. Stop the process first, or use what a copy of a running one gives: files are append-only.
+"""
+
+RESTORE = """\
+Write what a backup holds into a new folder: 'kit', and of a site 'owner'. A restored ledger may lack charges that were
+made after the backup. It refuses every charge until its owner runs 'fedspan site confirm-ledger site.toml'.
 """
 
 SITE_STUDIES = """\

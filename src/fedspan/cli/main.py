@@ -6,15 +6,22 @@ import argparse
 import importlib
 import os
 import sys
-import textwrap
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import fedspan
 from fedspan.cli import help_texts
+from fedspan.cli.command_parser import add as _add
+from fedspan.cli.command_parser import group as _group
+from fedspan.cli.command_parser import option as _option
+from fedspan.cli.command_parser import path as _path
+from fedspan.cli.console import one_line_warning
+from fedspan.cli.federation import members_parser
+from fedspan.cli.operation.operation_arguments import add_operation_commands
 from fedspan.cli.site.owner_arguments import add_owner_commands
-from fedspan.errors import FedspanError, InputError, JournalError
+from fedspan.errors import DataMissingError, FedspanError, InputError, JournalError, MissingPackageError, PolicyError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
 PAPERS = {
@@ -32,13 +39,14 @@ METHODS = ("fed-tsne", "sense")
 CONSOLE: dict[str, Any] = {"nargs": "?", "const": "8765", "metavar": "[HOST:]PORT"}
 #: Targets that run in the foreground.
 PROCESSES = "fedspan.engines.nvflare.setup.processes"
-#: The name of an argument, and its settings for argparse.
-Argument = tuple[str, dict[str, Any]]
+#: Errors that a user can correct.
+_BAD_INPUTS = (DataMissingError, InputError, JournalError, MissingPackageError, PolicyError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    function = ""
+    function, usual = "", warnings.formatwarning
+    warnings.formatwarning = one_line_warning
     try:
         values = vars(_parser().parse_args(argv))
         module, _, function = str(values.pop("target")).partition(":")
@@ -50,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except FedspanError as error:
         print(f"fedspan: {error}", file=sys.stderr)
-        return 2 if isinstance(error, (InputError, JournalError)) else 1
+        return 2 if isinstance(error, _BAD_INPUTS) else 1
     except OSError as error:  # a folder that can't be written to, a full disk
         if error.filename is None or error.strerror is None:
             raise
@@ -60,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = "; finished calls are kept, continue with --resume" if function == "run" else ""
         print(f"fedspan: interrupted{kept}", file=sys.stderr)
         return 130
+    finally:
+        warnings.formatwarning = usual
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         example="fedspan reproduce fedpca --quick",
     )
     _add_site(commands)
+    add_operation_commands(commands)
     return parser
 
 
@@ -145,6 +156,9 @@ def _add_local(commands: Any) -> None:
         _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
         _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
         _option("--live", "write live.html in the output folder, a page that follows the run", action="store_true"),
+        _option("--partial", "learn on from what is new at each site since the last round", action="store_true"),
+        _option("--every", "with --partial: a round in each such time, such as 1h or 15min", metavar="TIME"),
+        _option("--rounds", "with --every: stop after this number of rounds", type=int, metavar="N"),
         description=help_texts.RUN,
         example="fedspan run study.toml",
     )
@@ -156,6 +170,7 @@ def _add_local(commands: Any) -> None:
         _path("study", "STUDY", "output folder of 'fedspan run', or a saved model or pipeline"),
         _path("new", "NEW", "the table of the new rows: CSV, Parquet, Feather, Excel or NPZ"),
         _path("--out", "FILE", "where to write: a .csv or .parquet file", required=True),
+        _option("--site", "the site of all new rows, for models that differ by site", metavar="NAME"),
         description=help_texts.APPLY,
         example="fedspan apply study new.csv --out scores.csv",
     )
@@ -173,6 +188,8 @@ def _add_local(commands: Any) -> None:
         _path("--alarms", "FILE", "append alarms to a file instead of standard output"),
         _path("--state", "FILE", "keep the place in the input, and sums for the next federated update"),
         _option("--top", "features that an alarm names (default: 3)", type=int, default=3),
+        _path("--periods", "FOLDER", "with --state: write the sums of each period here, for the next federated update"),
+        _option("--every", "seconds of a period (default: 3600)", type=float, default=3600.0),
         description=help_texts.GATEWAY,
         example="fedspan gateway detector.npz --rows traffic.jsonl --follow --state sums.npz --alarms alarms.jsonl",
     )
@@ -213,16 +230,6 @@ def _add_federation(commands: Any) -> None:
     federation = _group(
         commands, "federation", "set up a real federation, see its status, try it out", "fedspan federation demo"
     )
-    _add(
-        federation,
-        "init",
-        f"{module}:init",
-        "make the kits of all participants",
-        _path("plan", "fed.toml", "name, server, sites, users, and a schema"),
-        _path("--out", "FOLDER", "where to (default: kits)", default=Path("kits")),
-        description=help_texts.FEDERATION_INIT,
-        example="fedspan federation init fed.toml --out kits",
-    )
     steps = _option("--steps", "name all steps that each site's owner allows", action="store_true")
     _add(
         federation,
@@ -249,6 +256,10 @@ def _add_federation(commands: Any) -> None:
         "run the coordinator of a real federation",
         "fedspan coordinator start kits/coordinator",
     )
+    members_parser.add_authority(federation)
+    members_parser.add_operation(federation)
+    members_parser.add_enrolment(coordinator, "coordinator")
+    members_parser.add_enrolment(_group(commands, "user", "take part as a user", "fedspan user enroll alice"), "user")
     own = _path("path", "KIT", "the coordinator's kit")
     _add(
         coordinator,
@@ -324,6 +335,7 @@ def _add_site(commands: Any) -> None:
         description=help_texts.LOG,
         example="fedspan site log audit.jsonl --refused",
     )
+    members_parser.add_enrolment(site, "site")
     own = _path("path", "KIT", "the site's kit")
     config = _path("--config", "site.toml", "the owner's data and rules", required=True)
     _add(
@@ -337,47 +349,7 @@ def _add_site(commands: Any) -> None:
         description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
         example="fedspan site start kits/north --config site.toml --console",
     )
-    add_owner_commands(site, _add, _option, _path)
-
-
-def _option(name: str, help: str, **settings: Any) -> Argument:
-    return name, {"help": help, **settings}
-
-
-def _path(name: str, metavar: str, help: str, **settings: Any) -> Argument:
-    return name, {"type": Path, "metavar": metavar, "help": help, **settings}
-
-
-def _add(
-    commands: Any, name: str, target: str, help: str, *arguments: Argument, description: str, example: str
-) -> None:
-    """Add a command that calls `target`, written as ``module:function``, with its arguments by name.
-
-    Modules are imported only when their command runs.
-    """
-    text = description if "\n" in description else textwrap.fill(description, 100)
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=text,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for flag, settings in arguments:
-        parser.add_argument(flag, **settings)
-    parser.set_defaults(target=target)
-
-
-def _group(commands: Any, name: str, help: str, example: str) -> Any:
-    """Add a group of commands, and return what its commands are added to."""
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=f"{help[0].upper()}{help[1:]}. 'fedspan {name} COMMAND --help' explains a command.",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_owner_commands(site)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -389,12 +361,15 @@ class _Parser(argparse.ArgumentParser):
 
 def reproduce(paper: str, quick: bool, out: Path | None) -> int:
     """Run a paper's setting, print its tables, and save a page."""
+    from fedspan.cli.study.run_folder import make_folder
     from fedspan.engines.local.blas_threads import PinnedThreads
 
+    folder = out or Path(f"reproduce-{paper}")
+    make_folder(folder)
     module = importlib.import_module(PAPERS[paper])
     one_thread = PinnedThreads(1)  # so that times and last bits do not depend on how many cores are free
     results = module.run(quick=quick)
     one_thread.release()
     results.print()
-    print(f"report: {results.save(out or Path(f'reproduce-{paper}'))}")
+    print(f"report: {results.save(folder)}")
     return 0

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
-from fedspan.landmarks.parts.card_rows import card_moments
+from fedspan.landmarks.parts.card_rows import card_moments, double_device
 from fedspan.landmarks.parts.discrepancy import Discrepancy
 from fedspan.landmarks.parts.feddl_settings import FedDLSettings, settled
 from fedspan.landmarks.parts.kernel_pull import (
@@ -300,14 +300,14 @@ class _Moves:
 
     def by_pull(self, Y: Matrix) -> Move:
         """Move down the gradient, by one step at the coordinator."""
-        own, own_mean = own_pull(Y, self.gamma)
+        own, own_mean = own_pull(Y, self.gamma, double_device(self.chosen.device))
         total = self._sum(self.variant.pull, "pull", Y)
         metrics = self._measured(total, own_mean)
         return -self._stride * mean_gradient(total["pull"], total["n"], own, self.gamma), total, metrics
 
     def by_local_steps(self, Y: Matrix) -> Move:
         """Move by the mean of the steps that the sites take."""
-        own_mean = own_pull(Y, self.gamma)[1]
+        own_mean = own_pull(Y, self.gamma, double_device(self.chosen.device))[1]
         if not self.variant.kernel:
             self._measured(None, own_mean)
         elif not self.lipschitz:

@@ -114,6 +114,7 @@ def share(
         assert known.key is not None
         group = group_of(session, known.asked, known.numbers, **query)
         check_group(group, site.name, known.key.public, vault.settings, max(vault.least, known.least))
+        vault.check_known(name for name in group.names if name != site.name)
         layouts.check_fits(known.layout, layouts.from_text(form))
         known.seed = secrets.token_bytes(KEY_BYTES)
         n = len(group.names)

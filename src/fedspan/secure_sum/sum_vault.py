@@ -8,7 +8,7 @@ one has keys of its own.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fedspan.errors import FedspanError, LostSumError
@@ -164,6 +164,7 @@ class Vault:
         self.filling = filling or secrets.token_bytes(KEY_BYTES)
         self._identity = None if identity is None else KeyPair(identity)
         self._known: dict[str, bytes] = {}
+        self._left: set[str] = set()  # names that were known, and have left the federation
         self._channels: dict[str, bytes] = {}
         self._sessions: dict[str, Session] = {}
         self.answers = AnsweredQueries()
@@ -195,6 +196,20 @@ class Vault:
             if self._known.get(name) != key:
                 self._known[name] = key
                 self._channels.pop(name, None)
+                self._left.discard(name)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the keys of all other sites: they are in no new sum. One that is under way may end."""
+        self._left |= self._known.keys() - set(names)
+        self._known = {name: key for name, key in self._known.items() if name in names}
+
+    def check_known(self, names: Iterable[str]) -> None:
+        """Refuse a set with a site whose key is not known."""
+        for name in names:
+            if name not in self._known:
+                if name in self._left:
+                    raise LostSumError(f"site {name!r} has left the federation: make this sum again without it")
+                raise FedspanError(f"this site does not know the key of a site {name!r}")
 
     def knows(self, me: str) -> int:
         """Return the number of sites that this one, called `me`, could be in a sum with, itself included."""
@@ -203,8 +218,7 @@ class Vault:
     def channel(self, name: str) -> bytes:
         """Return the secret that only this site and the site `name` share."""
         if name not in self._channels:
-            if name not in self._known:
-                raise FedspanError(f"this site does not know the key of a site {name!r}")
+            self.check_known([name])
             self._channels[name] = self._own.agreed(self._known[name])
         return self._channels[name]
 

@@ -14,6 +14,7 @@ GOOD = {"name": "lab", "server": "fl.example.org:8002", "sites": ["north", "sout
     ("change", "why"),
     [
         ({"port": 1}, "'port' is not a known key"),
+        ({"transport": "smoke"}, "transport = 'smoke' must be one of"),
         ({"server": "fl.example.org"}, "must be an address such as"),
         ({"server": "fl.example.org:70000"}, "must be an address such as"),
         ({"sites": []}, "sites must be a list of names"),
@@ -21,7 +22,7 @@ GOOD = {"name": "lab", "server": "fl.example.org:8002", "sites": ["north", "sout
         ({"sites": ["no/rth"]}, "must be letters, digits"),
         ({"sites": ["coordinator"]}, "is reserved"),
         ({"users": {"north": "analyst"}}, "given twice"),
-        ({"users": {"alice": "admin"}}, "must be one of analyst, viewer"),
+        ({"users": {"alice": "admin"}}, "must be one of analyst, viewer, operator"),
         ({"users": ["alice"]}, "users must be a table of roles"),
         ({"schema": {"age": "float"}}, r"\[schema\] age = 'float' must be one of 'boolean', 'integer'"),
         ({"schema": {}}, "schema must be a table of kinds of columns"),
@@ -52,5 +53,5 @@ def test_an_error_names_the_file(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"sites": 3}'])
 def test_a_damaged_kit_is_refused(tmp_path, text):
     (tmp_path / "fedspan.json").write_text(text)
-    with pytest.raises(InputError, match="is damaged; request the kit again"):
+    with pytest.raises(InputError, match="is damaged: make the kit again"):
         read_kit(tmp_path)

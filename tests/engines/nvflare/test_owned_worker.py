@@ -9,7 +9,6 @@ import time
 import pytest
 
 import fedspan as fs
-from fedspan.engines.nvflare.setup.kit import Kit, write_kit
 from fedspan.engines.nvflare.site import owned_worker
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
@@ -19,7 +18,7 @@ from fedspan.errors import InputError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step
 from fedspan.wire import decode
-from tests.engines.remote.people import authority, identity, user
+from tests.engines.remote.people import authority, identity, member_list, user, write_kit
 from tests.owner.site_files import example_table, site_writer
 
 CLOSED = "this site is closed until its data and its owner's file can be read again"
@@ -45,8 +44,7 @@ def open_site(write_site, tmp_path, monkeypatch):
     started = []
 
     def start(data='file = "rows.csv"\ncolumns = ["age", "weight"]', schema=None, **more):
-        version = fedspan_version()
-        write_kit(Kit(tmp_path / "kit", "lab", "site", "clinic", "h:1", ("clinic",), ("alice",), version, schema))
+        write_kit(tmp_path / "kit", "site", "clinic", members=member_list(sites=["clinic"], schema=schema))
         path = write_site(data, **more)
         path.chmod(0o600)
         worker = OwnedWorker(tmp_path / "kit", path, notices.append)

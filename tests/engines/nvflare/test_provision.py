@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import stat
 
 import pytest
 
 from fedspan.cli import main
+from fedspan.engines.members.authority_folder import AuthorityFolder
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
@@ -25,7 +27,7 @@ def write_plan(path, sites, users, server="127.0.0.1:8002"):
 def kits(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kits")
     plan = write_plan(folder / "fed.toml", ["north", "south"], {"alice": "analyst", "bob": "viewer"})
-    assert main(["federation", "init", str(plan), "--out", str(folder / "out")]) == 0
+    assert main(["federation", "init", str(plan), "--kits", "--out", str(folder / "out")]) == 0
     return folder / "out"
 
 
@@ -44,7 +46,7 @@ def test_one_kit_each_with_certificates_of_one_authority(kits):
 def test_kits_are_hardened(kits):
     for name in ("coordinator", "north", "south"):
         rights = json.loads((kits / name / "local" / "authorization.json").read_text())["permissions"]
-        assert set(rights) == {"analyst", "runner", "viewer"}
+        assert set(rights) == {"analyst", "operator", "runner", "viewer"}
         assert {value for right in rights.values() for what, value in right.items() if what != "view"} == {"none"}
         assert {"byoc", "shell_commands", "operate", "submit_job", "app_command"} < set(rights["analyst"])
         resources = json.loads((kits / name / "local" / "resources.json").read_text())
@@ -62,96 +64,127 @@ def test_private_files_are_private_and_no_key_stays_behind(kits):
         if len(inside) > 1 and path.is_file():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     assert stat.S_IMODE((kits / "authority").stat().st_mode) == 0o700
-    kept = json.loads((kits / "authority" / "lab" / "cert.json").read_text())
-    assert set(kept) == {"root_cert", "root_pri_key"}
+    assert {path.name for path in (kits / "authority").glob("*.key")} == {"root.key"}
+    assert not list(kits.rglob("*.next.key"))
 
 
-def test_init_reports_when_certificates_end_and_overwrites_nothing(kits, tmp_path, capsys):
-    plan = write_plan(tmp_path / "fed.toml", ["north"], {"alice": "analyst"})
-    out = tmp_path / "out"
-    assert main(["federation", "init", str(plan), "--out", str(out)]) == 0
-    assert re.search(r"certificates end on \d{4}-\d\d-\d\d, in 3(59|60) days", capsys.readouterr().out)
-    key = (out / "north" / "startup" / "client.key").read_bytes()
-    assert main(["federation", "init", str(plan), "--out", str(out)]) == 2
-    assert "has the kits of all participants already" in capsys.readouterr().err
-    assert (out / "north" / "startup" / "client.key").read_bytes() == key
-
-
-def test_participants_are_added_with_the_same_authority(tmp_path, capsys):
-    out = tmp_path / "out"
-    main(
-        ["federation", "init", str(write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"})), "--out", str(out)]
+def test_a_kit_is_made_by_its_owner_and_the_authority_never_sees_a_key(tmp_path, capsys):
+    plan, hq, clinic = (
+        write_plan(tmp_path / "fed.toml", ["north"], {"alice": "viewer"}),
+        tmp_path / "hq",
+        tmp_path / "c",
     )
-    key = (out / "north" / "startup" / "client.key").read_bytes()
-    more = write_plan(tmp_path / "b.toml", ["north", "west"], {"alice": "analyst", "carol": "viewer"})
-    assert main(["federation", "init", str(more), "--out", str(out)]) == 0
-    assert "kept as they are: coordinator, north, alice" in capsys.readouterr().out
-    assert (out / "north" / "startup" / "client.key").read_bytes() == key
-    west = Identity.from_kit(out / "west")
-    assert Authority.from_kit(out / "north").verify(west.certificate, west.sign(b"x"), b"x").name == "west"
-    assert read_kit(out / "alice").sites == ("north", "west")
+    clinic.mkdir()
+    assert main(["federation", "init", str(plan), "--out", str(hq)]) == 0
+    assert {path.name for path in hq.iterdir()} == {"authority"}
+    request, kit, authority = clinic / "north.request", clinic / "kit", hq / "authority"
+    assert main(["site", "enroll", "north", "--kit", str(kit), "--request", str(request)]) == 0
+    assert "PRIVATE" not in request.read_text()
+    digest = re.search(r"read this digest out to the authority: (.+)", capsys.readouterr().out)[1]
+    assert main(["site", "start", str(kit), "--config", "site.toml"]) == 2
+    assert "has no certificate yet" in capsys.readouterr().err
+    assert main(["federation", "approve", str(request), "--authority", str(authority)]) == 0
+    assert f"approved: site north, key {digest}" in capsys.readouterr().out
+    members = authority / "members.json"
+    assert "PRIVATE" not in members.read_text()
+    assert main(["site", "join", str(kit), str(members), "--root", "0000 1111"]) == 2
+    assert "do not join" in capsys.readouterr().err
+    assert main(["user", "join", str(kit), str(members)]) == 2
+    assert "is the kit of the site north" in capsys.readouterr().err
+    assert main(["site", "join", str(kit), str(members)]) == 0
+    assert AuthorityFolder(authority).digest in capsys.readouterr().out
+    assert Authority.from_kit(kit).sites == {"north"}
+    assert Identity.from_kit(kit).name == "north"
+    assert main(["federation", "members", str(kit)]) == 0
+    assert re.search(r"north +site +20", capsys.readouterr().out)
 
 
-def test_the_schema_is_in_every_kit_and_may_change(tmp_path, capsys):
-    plan, out = write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"}), tmp_path / "out"
-    without = plan.read_text()
-    plan.write_text(without + '[schema]\ndose = "number"\nage = "integer"\n')
-    init = ["federation", "init", str(plan), "--out", str(out)]
+def test_a_name_never_gets_a_second_identity(tmp_path, capsys):
+    plan, out = write_plan(tmp_path / "fed.toml", ["north", "south"], {"alice": "analyst"}), tmp_path / "out"
+    init = ["federation", "init", str(plan), "--kits", "--out", str(out)]
     assert main(init) == 0
-    for name in ("coordinator", "north", "alice", "coordinator/runner"):
-        assert list(read_kit(out / name).schema.items()) == [("dose", "number"), ("age", "integer")]
+    old = Identity.from_kit(out / "south")
+    shutil.rmtree(out / "south")  # it was brought to its owner
     assert main(init) == 2
-    plan.write_text(without + '[schema]\nage = "integer"\ndose = "number"\n')
-    capsys.readouterr()
-    assert main(init) == 0  # the order counts
-    assert "a new fedspan.json, to be handed to its owner: coordinator, north, alice" in capsys.readouterr().out
-    assert list(read_kit(out / "north").schema) == ["age", "dose"]
-    plan.write_text(without)
+    assert "nothing has changed" in capsys.readouterr().err
+    write_plan(plan, ["north", "south", "west"], {"alice": "analyst"})
     assert main(init) == 0
-    assert read_kit(out / "north").schema is None
+    assert "not made again: south" in capsys.readouterr().out
+    assert not (out / "south").exists()
+    assert Identity.from_kit(out / "west").name == "west"
+    request = str(tmp_path / "south.request")
+    assert main(["site", "enroll", "south", "--kit", str(out / "south"), "--request", request]) == 0
+    approve = ["federation", "approve", request, "--authority", str(out / "authority")]
+    assert main(approve) == 2
+    assert "'south' takes part already: --replace revokes the key of now" in capsys.readouterr().err
+    assert main([*approve, "--replace"]) == 0
+    new, authority = Identity.from_kit(out / "south"), Authority.from_kit(out / "north")
+    assert authority.verify(new.certificate, new.sign(b"x"), b"x").name == "south"
+    with pytest.raises(MessageError, match="the certificate of 'south' was revoked: replaced on 20"):
+        authority.verify(old.certificate, old.sign(b"x"), b"x")
 
 
-def test_the_settings_of_secure_sums_are_signed_in_every_kit(tmp_path, capsys):
+def test_participants_are_added_removed_renewed_and_moved_by_commands(tmp_path, capsys):
+    plan, out = write_plan(tmp_path / "fed.toml", ["north", "south"], {"alice": "analyst"}), tmp_path / "out"
+    assert main(["federation", "init", str(plan), "--kits", "--out", str(out)]) == 0
+    authority, where = Authority.from_kit(out / "north"), ["--authority", str(out / "authority")]
+    old, alice = Identity.from_kit(out / "north"), Identity.from_kit(out / "alice")
+    request = str(tmp_path / "r")
+    assert main(["user", "enroll", "olga", "--kit", str(out / "olga"), "--request", request, "--role", "operator"]) == 0
+    assert main(["federation", "approve", request, *where]) == 2
+    assert "fed.toml does not name the user 'olga': --add" in capsys.readouterr().err
+    assert main(["federation", "approve", request, *where, "--add", "--role", "boss"]) == 2
+    assert main(["federation", "approve", request, *where, "--add"]) == 0
+    olga = Identity.from_kit(out / "olga")
+    assert authority.verify(olga.certificate, olga.sign(b"x"), b"x") == olga.participant
+    assert olga.role == "operator"
+    assert main(["federation", "remove", "alice", *where]) == 0
+    with pytest.raises(MessageError, match="the certificate of 'alice' was revoked: removed on 20"):
+        authority.verify(alice.certificate, alice.sign(b"x"), b"x")
+    assert main(["federation", "remove", "alice", *where]) == 2
+    assert main(["federation", "renew", *where]) == 0
+    assert "nothing is renewed" in capsys.readouterr().out
+    assert main(["federation", "renew", "north", *where, "--days", "700"]) == 0
+    new = Identity.from_kit(out / "north")
+    assert new.certificate != old.certificate
+    for one in (old, new):  # the one before stays valid to its end
+        assert authority.verify(one.certificate, one.sign(b"x"), b"x").name == "north"
+    assert main(["federation", "move", "127.0.0.1:9000", *where]) == 0
+    assert read_kit(out / "south").server == "127.0.0.1:9000"
+    assert '"target": "127.0.0.1:9000"' in (out / "south" / "startup" / "fed_client.json").read_text()
+    assert main(["federation", "move", "nowhere", *where]) == 2
+
+
+def test_the_schema_and_the_settings_are_signed_and_may_change(tmp_path, capsys):
     plan, out = write_plan(tmp_path / "a.toml", ["a", "b", "c"], {"alice": "analyst"}), tmp_path / "out"
     without = plan.read_text()
-    init = ["federation", "init", str(plan), "--out", str(out)]
+    plan.write_text(without + '[schema]\ndose = "number"\nage = "integer"\n')
+    init = ["federation", "init", str(plan), "--kits", "--out", str(out)]
     assert main(init) == 0
     assert Authority.from_kit(out / "a").secure_sum == SecureSum()
+    for name in ("coordinator", "a", "alice", "coordinator/runner"):
+        assert list(read_kit(out / name).schema.items()) == [("dose", "number"), ("age", "integer")]
+    plan.write_text(without + '[schema]\nage = "integer"\ndose = "number"\n')
+    assert main(init) == 0  # the order counts
+    assert list(read_kit(out / "a").schema) == ["age", "dose"]
     plan.write_text(without + "[secure_sum]\nthreshold = 0.9\nleast = 3\n")
-    capsys.readouterr()
     assert main(init) == 0
-    assert "a new fedspan.json, to be handed to its owner: coordinator, a, b, c, alice" in capsys.readouterr().out
+    assert read_kit(out / "a").schema is None
     for name in ("coordinator", "a", "alice", "coordinator/runner"):
         assert Authority.from_kit(out / name).secure_sum == SecureSum(threshold=0.9, least=3)
-    assert main(init) == 2  # nothing has changed
-    file = out / "a" / "fedspan.json"
-    raw = json.loads(file.read_text())
-    settings = raw["secure_sum"]
-    for wrong in (settings | {"least": 2}, {"least": 2}, settings | {"signature": "00"}, settings | {"x": 1}, 3):
-        file.write_text(json.dumps(raw | {"secure_sum": wrong}))
-        with pytest.raises(InputError, match="not those that the federation's root has signed"):
-            Authority.from_kit(out / "a")
-
-
-def test_a_kit_with_an_invalid_schema_is_refused(kits, tmp_path):
-    (tmp_path / "kit").mkdir()
-    raw = json.loads((kits / "north" / "fedspan.json").read_text())
-    (tmp_path / "kit" / "fedspan.json").write_text(json.dumps(raw | {"schema": {"age": 3}}))
-    with pytest.raises(InputError, match="age = 3 must be one of"):
-        read_kit(tmp_path / "kit")
-    (tmp_path / "kit" / "fedspan.json").write_text(json.dumps(raw | {"schema": "age"}))
-    with pytest.raises(InputError, match="is damaged"):
-        read_kit(tmp_path / "kit")
+    file = out / "a" / "members.json"
+    file.write_text(file.read_text().replace(r"\"least\": 3", r"\"least\": 2"))
+    with pytest.raises(InputError, match="is not one that this federation's root has signed"):
+        Authority.from_kit(out / "a")
 
 
 def test_a_changed_address_or_role_or_a_used_folder_is_refused(tmp_path, capsys):
     out = tmp_path / "out"
-    main(
-        ["federation", "init", str(write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"})), "--out", str(out)]
-    )
+    plan = write_plan(tmp_path / "a.toml", ["north"], {"alice": "analyst"})
+    main(["federation", "init", str(plan), "--kits", "--out", str(out)])
     moved = write_plan(tmp_path / "b.toml", ["north", "west"], {"alice": "analyst"}, server="127.0.0.1:9000")
     assert main(["federation", "init", str(moved), "--out", str(out)]) == 2
-    assert "kits carry the address" in capsys.readouterr().err
+    assert "'fedspan federation move' changes the address" in capsys.readouterr().err
     other = write_plan(tmp_path / "c.toml", ["north", "west"], {"alice": "viewer"})
     assert main(["federation", "init", str(other), "--out", str(out)]) == 2
     assert "alice is analyst by certificate, not viewer" in capsys.readouterr().err
@@ -161,7 +194,7 @@ def test_a_changed_address_or_role_or_a_used_folder_is_refused(tmp_path, capsys)
 
 def test_another_federations_certificate_is_refused(kits, tmp_path):
     plan = write_plan(tmp_path / "fed.toml", ["north"], {"alice": "analyst"})
-    main(["federation", "init", str(plan), "--out", str(tmp_path / "out")])
+    main(["federation", "init", str(plan), "--kits", "--out", str(tmp_path / "out")])
     stranger = Identity.from_kit(tmp_path / "out" / "alice")
     with pytest.raises(MessageError, match="not issued by the root of this federation"):
         Authority.from_kit(kits / "north").verify(stranger.certificate, stranger.sign(b"x"), b"x")

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from fedspan.engines.nvflare.client.study_client import PURPOSE
-from fedspan.engines.nvflare.server.study_queue import StudyQueue
+from fedspan.engines.nvflare.flare import RefusedError
+from fedspan.engines.nvflare.server.study_queue import StudyQueue, disabled_sites
 from fedspan.engines.remote.messages.envelope import FORMAT, Opened, Sealed, _signed
 from fedspan.engines.remote.messages.identity import Participant
 from fedspan.errors import InputError
 from fedspan.wire import as_array, encode
-from tests.engines.remote.people import root_certificate, user
+from tests.engines.remote.people import member_list, user, write_kit
 
 
 @pytest.fixture
 def queue(tmp_path):
-    (tmp_path / "startup").mkdir()
-    (tmp_path / "startup" / "rootCA.pem").write_bytes(root_certificate())
-    (tmp_path / "fedspan.json").write_text(json.dumps({"federation": "clinics", "sites": ["a"]}))
+    write_kit(tmp_path, "coordinator", "coordinator", members=member_list(sites=["a"]))
     for name, about in (("a" * 12, {"who": "alice", "state": "done"}), ("b" * 12, "[" * 100_000), ("c" * 12, "{}")):
         folder = tmp_path / "studies" / name
         folder.mkdir(parents=True)
@@ -29,8 +27,8 @@ def queue(tmp_path):
     return StudyQueue(tmp_path)
 
 
-def opened(**head):
-    return Opened(Participant("alice", "analyst"), {"time": time.time(), **head}, {}, {}, "")
+def opened(who="alice", role="analyst", **head):
+    return Opened(Participant(who, role), {"time": time.time(), **head}, {}, {}, "")
 
 
 def test_a_damaged_study_does_not_hide_the_others(queue):
@@ -49,6 +47,40 @@ def test_a_request_of_100_000_brackets_is_refused(queue):
     raw = encode({"format": FORMAT, "federation": "clinics", "kind": "list", "parts": "[" * 100_000})
     signed = {"head": as_array(raw), "signature": as_array(user().sign(_signed(PURPOSE, raw)))}
     request = encode(signed | {"certificate": as_array(user().certificate)})
-    assert "digests" in queue.request(SimpleNamespace(payload=request)).payload["refused"]
+    with pytest.raises(RefusedError, match="digests"):
+        queue.request("alice", "list", {}, request)
     honest = Sealed(user(), PURPOSE, {"federation": "clinics", "kind": "list", "time": time.time()}, {}).to("")
-    assert "studies" in queue.request(SimpleNamespace(payload=honest)).payload
+    assert "studies" in queue.request("alice", "list", {}, honest)[0]
+
+
+def test_each_role_does_what_it_may(queue, tmp_path):
+    (tmp_path / "studies" / ("a" * 12) / "about.json").write_text(json.dumps({"who": "alice", "state": "waiting"}))
+    for who, role in (("carol", "analyst"), ("bob", "viewer"), ("olga", "operator")):
+        listed = queue.answer(opened(who, role, kind="list"))["studies"]
+        assert [about["who"] for about in listed] == ([] if role == "analyst" else ["alice"])
+    for who, role, kind in (
+        ("bob", "viewer", "cancel"),
+        ("bob", "viewer", "submit"),
+        ("bob", "viewer", "disable"),
+        ("olga", "operator", "submit"),
+        ("olga", "operator", "fetch"),
+        ("alice", "analyst", "enable"),
+        ("x", "runner", "list"),
+    ):
+        with pytest.raises(InputError, match=f"'{who}' has the role '{role}', which may not"):
+            queue.answer(opened(who, role, kind=kind, study="a" * 12, site="a"))
+    with pytest.raises(InputError, match="carol has no study"):
+        queue.answer(opened("carol", kind="cancel", study="a" * 12))
+    about = queue.answer(opened("olga", "operator", kind="cancel", study="a" * 12))["about"]
+    assert (about["state"], about["why"]) == ("cancelled", "cancelled by olga")
+
+
+def test_an_operator_disables_a_site_until_it_is_enabled(queue, tmp_path):
+    with pytest.raises(InputError, match="no site 'b'"):
+        queue.answer(opened("olga", "operator", kind="disable", site="b"))
+    found = queue.answer(opened("olga", "operator", kind="disable", site="a"))["disabled"]
+    assert found["a"].startswith("disabled by the operator olga since ")
+    assert disabled_sites(tmp_path) == found
+    assert (
+        queue.answer(opened("olga", "operator", kind="enable", site="a"))["disabled"] == {} == disabled_sites(tmp_path)
+    )

@@ -22,11 +22,12 @@ class Network:
     `lose` decides for every message, ``lose(site, "request" | "answer")``; `meddle` may change its bytes.
     """
 
-    def __init__(self, sites, folder, secure_sum=None, **options):
+    def __init__(self, sites, folder, secure_sum=None, members=None, **options):
         self.data = {site.name: site for site in sites}
         self.sites = tuple(sorted(self.data))
         self.folder = folder
-        self.authority = authority(self.sites, secure_sum=secure_sum)
+        self.authority = authority(self.sites, secure_sum=secure_sum, members=members)
+        self.identities = {}  # of sites whose key was replaced
         self.options = options
         self.workers: dict[str, SiteWorker] = {}
         self.gone: set[str] = set()
@@ -44,7 +45,11 @@ class Network:
         if name in self.workers:
             self.workers.pop(name).close()
         self.workers[name] = SiteWorker(
-            self.data[name], self.folder / name, identity(name), self.authority, **self.options
+            self.data[name],
+            self.folder / name,
+            self.identities.get(name) or identity(name),
+            self.authority,
+            **self.options,
         )
         self.gone.discard(name)
 
@@ -84,7 +89,7 @@ class Network:
                 if isinstance(answers[name], bytes):
                     answers[name] = self.meddle(name, "answer", answers[name])
         self.after_send()
-        return answers
+        yield from answers.items()
 
     def online(self):
         return frozenset(self.sites) - self.gone

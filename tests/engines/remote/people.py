@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from fedspan.engines.members.member_list import Member, MemberList, sign_list
 from fedspan.engines.remote.messages.identity import Authority, Identity
 
 FEDERATION = "clinics"
@@ -67,5 +69,30 @@ def user(name="alice", role="analyst"):
     return identity(name, role)
 
 
-def authority(sites=(), federation=FEDERATION, secure_sum=None):
-    return Authority(root_certificate(), federation, sites, secure_sum)
+def authority(sites=(), federation=FEDERATION, secure_sum=None, members=None):
+    return Authority(root_certificate(), federation, sites, secure_sum, members)
+
+
+def member_list(version=1, sites=(), users=None, federation=FEDERATION, server="h:1", **settings):
+    """Return a list with the certificates of `identity` and `user`."""
+    members = {site: Member("site", "", (identity(site).certificate.decode(),)) for site in sites}
+    for name, role in (users or {"alice": "analyst"}).items():
+        members[name] = Member("user", role, (user(name, role).certificate.decode(),))
+    return MemberList(federation, server, version, members, **settings)
+
+
+def signed(members):
+    """Return a list as it travels, signed by the root."""
+    return sign_list(members, root_certificate(), pem(key(5)))
+
+
+def write_kit(folder, kind, name, role="", members=None):
+    """Write a kit as one that has joined has it."""
+    (folder / "startup").mkdir(parents=True, exist_ok=True)
+    own = identity(name, role)
+    (folder / "startup" / "client.crt").write_bytes(own.certificate)
+    (folder / "startup" / "client.key").write_bytes(pem(key_of(name)))
+    (folder / "startup" / "rootCA.pem").write_bytes(root_certificate())
+    (folder / "fedspan.json").write_text(json.dumps({"kind": kind, "name": name}))
+    (folder / "members.json").write_bytes(signed(members or member_list(sites=[name] * (kind == "site"))))
+    return folder

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
 from fedspan.errors import InputError, MessageError
 
-from .people import FEDERATION, authority, certificate, identity, key, pem, root_certificate, user
+from .people import (
+    FEDERATION,
+    authority,
+    certificate,
+    identity,
+    key,
+    member_list,
+    pem,
+    root_certificate,
+    user,
+    write_kit,
+)
 
 
 def test_name_and_role_come_from_the_certificate():
@@ -68,16 +77,13 @@ def test_an_identity_is_read_from_a_kit(tmp_path):
     startup.mkdir()
     with pytest.raises(InputError, match="is no kit"):
         Identity.from_kit(tmp_path)
-    (startup / "client.crt").write_bytes(user().certificate)
-    (startup / "client.key").write_bytes(pem(key(sum(b"alice") % 5)))
-    (startup / "rootCA.pem").write_bytes(root_certificate())
-    (tmp_path / "fedspan.json").write_text(json.dumps({"federation": "clinics", "sites": ["a", "b"]}))
+    write_kit(tmp_path, "user", "alice", "analyst", member_list(sites=["a", "b"]))
     alice, root = Identity.from_kit(tmp_path), Authority.from_kit(str(tmp_path))
     assert root.verify(alice.certificate, alice.sign(b"x"), b"x") == Participant("alice", "analyst")
     assert (root.federation, root.sites) == ("clinics", {"a", "b"})
-    for damaged in ("", "[]", '{"federation": "clinics"}', '{"sites": ' + "[" * 100_000):
-        (tmp_path / "fedspan.json").write_text(damaged)
-        with pytest.raises(InputError, match=r"fedspan\.json is damaged"):
+    for damaged in ("", "[]", '{"list": "{}"}', '{"list": ' + "[" * 100_000):
+        (tmp_path / "members.json").write_text(damaged)
+        with pytest.raises(InputError, match=r"members\.json: the list of participants cannot be read"):
             Authority.from_kit(tmp_path)
     (startup / "client.key").write_bytes(pem(key(6)))
     with pytest.raises(InputError, match="does not belong to the certificate"):

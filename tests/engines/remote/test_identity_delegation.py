@@ -58,7 +58,7 @@ def test_a_run_of_a_delegate_is_the_users(net, tmp_path):
         (lambda: Delegate(identity("server"), b"nonsense", authority()), "not a fedspan message|fewer than"),
         (lambda: Delegate(identity("server"), encode({"head": 1}), authority()), "cannot be read"),
     ],
-    ids=["somebody else", "another federation", "nonsense", "no words"],
+    ids=["another user", "another federation", "nonsense", "no words"],
 )
 def test_delegations_that_do_not_fit_are_refused(make, reason):
     with pytest.raises(MessageError, match=reason):

@@ -1,35 +1,16 @@
-"""``fedspan federation init | status`` and ``fedspan status | cancel | fetch``: real federations."""
+"""``fedspan federation status`` and ``fedspan status | cancel | fetch``: real federations."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from fedspan.cli.console import print_line, print_table
 from fedspan.engines.nvflare.client.connect import federation_status
-from fedspan.engines.nvflare.client.study_client import cancel_study, fetch_study, list_studies
-from fedspan.engines.nvflare.setup.kit import read_plan
-from fedspan.engines.nvflare.setup.provision import AUTHORITY, provision
+from fedspan.engines.nvflare.client.study_client import cancel_study, disable_site, fetch_study, list_studies
 from fedspan.engines.remote.coordinator.site_directory import SiteReport
 from fedspan.errors import InputError
 from fedspan.owner.admission import ANALYST
-
-
-def init(plan: Path, out: Path) -> int:
-    """Make the kits of all participants that have none."""
-    done = provision(read_plan(plan), out)
-    if not done.made and not done.renewed:
-        raise InputError(f"{out} has the kits of all participants already; none was overwritten")
-    for name in done.made:
-        print(out / name)
-    if done.kept:
-        print(f"kept as they are: {', '.join(done.kept)}")
-    if done.renewed:
-        print(f"but for a new fedspan.json, to be handed to its owner: {', '.join(done.renewed)}")
-    days = (done.ends - datetime.now(UTC)).days
-    print(f"all certificates end on {done.ends:%Y-%m-%d}, in {days} days: make new kits before then")
-    print(f"keep {out / AUTHORITY} to yourself: its key makes participants")
-    return 0
 
 
 def status(kit: Path, steps: bool) -> int:
@@ -52,17 +33,30 @@ def status(kit: Path, steps: bool) -> int:
     return 0
 
 
+def disable(site: str, kit: Path) -> int:
+    """Let the coordinator pass nothing on to a site."""
+    print_line(f"{site} is {disable_site(kit, site, True)[site]}")
+    return 0
+
+
+def enable(site: str, kit: Path) -> int:
+    """Let the coordinator pass requests on to a site again."""
+    disable_site(kit, site, False)
+    print_line(f"{site} is enabled")
+    return 0
+
+
 def studies(kit: Path, study: str | None) -> int:
     """Print the state of the user's detached studies, or of one."""
     found = [about for about in list_studies(kit) if study in (None, about["study"])]
     if study is not None and not found:
-        raise InputError(f"there is no study {study!r} of yours at the coordinator")
+        raise InputError(f"there is no study {study!r} at the coordinator that you may see")
     for about in found:
         since = datetime.fromtimestamp(about["since"]).strftime("%Y-%m-%d %H:%M")
         why = f": {about['why']}" if about["why"] else ""
-        print(f"{about['study']}  {since}  {about['title']}  {about['state']}{why}")
+        print(f"{about['study']}  {since}  {about['who']}  {about['title']}  {about['state']}{why}")
     if not found:
-        print("no detached studies of yours")
+        print("no detached studies that you may see")
     return 0
 
 

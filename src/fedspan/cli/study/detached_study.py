@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fedspan.cli.study.run_command import run_study
 from fedspan.cli.study.study_file import read_study
+from fedspan.engines.members.enrolment import RUNNER
 from fedspan.engines.nvflare.client.connect import connect_as
-from fedspan.engines.nvflare.setup.hardening import RUNNER
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.identity import Authority, Delegate, Identity

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix
+from fedspan.landmarks.parts.card_rows import double_device
 from fedspan.landmarks.parts.kernel_pull import Device, per_row, rows_and_norms
 from fedspan.linalg.array_backend import device_here, to_device
 from fedspan.linalg.kernels.gaussian_kernel import characteristic, frequencies
@@ -40,7 +41,7 @@ class Discrepancy:
     def __init__(
         self, prepared: Federation, count: int, columns: int, gamma: float, rows: CountedRows, **payload: object
     ) -> None:
-        self._payload = payload
+        self._payload, self._device = payload, str(payload["device"]) if "device" in payload else None
         self._fed, self._count, self._columns, self._gamma, self._counted = prepared, count, columns, gamma, rows
         self._before: tuple[str, ...] = ()
         self._sites: tuple[str, ...] = ()
@@ -57,7 +58,8 @@ class Discrepancy:
         """Return MMD^2 of the landmarks, or nothing where it is not followed."""
         if not self._count:
             return {}
-        apart = self._rows - characteristic(Y, self._W) / len(Y)
+        here = double_device(self._device)
+        apart = self._rows - characteristic(to_device(Y, here), to_device(self._W, here)) / len(Y)
         return {"mmd2": float(np.mean(np.sum(apart**2, axis=0)))}
 
     def at_the_end(self, Y: NDArray[np.float64]) -> dict[str, float]:

@@ -98,13 +98,17 @@ def rows_pull(
     """
     here = device_here(device or None)
     landmarks = to_device(Y, here)
-    pull, total = np.zeros(Y.shape), 0.0
+    pull: Matrix | None = None
+    total = 0.0
     for X, norms in rows_and_norms(site, here, None if within == np.inf else Y.dtype, viewed=viewed):
-        near = norms <= within**2
-        more, kernel = kernel_pull(X, landmarks, gamma, norms) if near.all() else kernel_pull(X[near], landmarks, gamma)
-        pull += more
+        near = None if within == np.inf else norms <= within**2
+        if near is None or near.all():
+            more, kernel = kernel_pull(X, landmarks, gamma, norms)
+        else:
+            more, kernel = kernel_pull(X[near], landmarks, gamma)
+        pull = more if pull is None else pull + more
         total += kernel
-    return pull, total
+    return np.zeros(Y.shape) if pull is None else pull, total
 
 
 def rows_and_norms(
@@ -204,9 +208,10 @@ def descent_reply(
     return {upload: (first["n"] * sent).astype(Y.dtype, copy=False), **first}
 
 
-def own_pull(Y: Matrix, gamma: float) -> tuple[Matrix, float]:
+def own_pull(Y: Matrix, gamma: float, device: str | None = None) -> tuple[Matrix, float]:
     """Return the landmarks' pull at one another, and their mean kernel value."""
-    pull, total = kernel_pull(Y, Y, gamma)
+    there = to_device(Y, device)
+    pull, total = kernel_pull(there, there, gamma)
     return pull, total / len(Y) ** 2
 
 

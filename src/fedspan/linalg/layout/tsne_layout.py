@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
-
-import numpy as np
 
 from fedspan.linalg.layout.fuzzy_graph import each_pair_once
 from fedspan.linalg.layout.map_descent import Motion, moved
@@ -27,6 +26,7 @@ EXAGGERATION = 12.0
 _MOMENTUM, _FARTHEST = 0.8, 5.0
 #: The widest cell of the grid, in units where q falls to a half at 1, and the fewest and the most nodes in a direction.
 _CELL, _FEWEST_NODES, _MOST_NODES = 0.2, 128, 2048
+_LEAST_CELL = 1e-9
 _CORNERS_APART = ((0, 1, 1, 2), (1, 0, 2, 1), (1, 2, 0, 1), (2, 1, 1, 0))
 
 
@@ -92,19 +92,19 @@ def _repulsion(Y: Tensor) -> _Pushed:
     import torch
 
     low, high = Y.amin(0), Y.amax(0)
-    width = float((high - low).max())
-    size = int(np.clip(np.ceil(width / _CELL) + 2, _FEWEST_NODES, _MOST_NODES))
-    cell = max(width, 1e-12) * (1 + 1e-9) / (size - 2)
+    size, cell = _grid(float((high - low).max()))
     at = (Y - low) / cell
     corner = at.floor()
     part = at - corner
     corner = corner.long()
     offsets = torch.tensor([0, 1, size, size + 1], device=Y.device)
     nodes = (corner[:, :1] * size + corner[:, 1:]) + offsets
-    (x, y) = part.T
+    x, y = part.T
     weights = torch.stack([(1 - x) * (1 - y), (1 - x) * y, x * (1 - y), x * y], dim=1)
     histogram = sums_by_row(nodes.reshape(-1), weights.reshape(1, -1), size * size).reshape(size, size)
-    fields = _fields(histogram, cell)
+    wide = 2 * size
+    product = _kernels(size, cell, str(Y.device)) * torch.fft.rfft2(histogram, (wide, wide))
+    fields = torch.fft.irfft2(product, (wide, wide))[:, :size, :size]
     q, fx, fy = (weights[None] * fields.reshape(3, -1)[:, nodes]).sum(2)
     apart = torch.tensor(_CORNERS_APART, dtype=Y.dtype, device=Y.device)
     own = ((weights @ (1 / (1 + cell**2 * apart))) * weights).sum()
@@ -112,17 +112,36 @@ def _repulsion(Y: Tensor) -> _Pushed:
     return _Pushed(torch.stack([fx, fy], dim=1) * (len(Y) / Z), Z)
 
 
-def _fields(histogram: Tensor, cell: float) -> Tensor:
-    """Return the sums over points of q, and of ``q^2 (y - y_j)`` in both directions, at the nodes (3, size, size)."""
+def _grid(width: float) -> tuple[int, float]:
+    """Return the number of nodes in a direction, and the width of a cell, of a grid for a map of this width.
+
+    Both are from a short list, so that the kernels of one grid serve many iterations.
+
+    Examples
+    --------
+    >>> _grid(3.0), _grid(100.0), _grid(1000.0)
+    ((128, 0.025), (512, 0.2), (2048, 0.8))
+    """
+    cell = _CELL
+    while width / cell > _MOST_NODES - 2:
+        cell *= 2
+    while width / cell < _FEWEST_NODES / 2 - 2 and cell > _LEAST_CELL:
+        cell /= 2
+    size = _FEWEST_NODES
+    while size < width / cell + 2:
+        size *= 2
+    return size, cell
+
+
+@lru_cache(maxsize=2)
+def _kernels(size: int, cell: float, device: str) -> Tensor:
+    """Return the transforms of q, and of ``q^2 (y - y_j)`` in both directions, on a grid (3, 2 size, size + 1)."""
     import torch
 
-    size = len(histogram)
     wide = 2 * size
-    steps = cell * torch.fft.fftfreq(wide, 1.0 / wide, dtype=histogram.dtype, device=histogram.device)
+    steps = cell * torch.fft.fftfreq(wide, 1.0 / wide, dtype=torch.float64, device=device)
     q = 1.0 / (1.0 + steps[:, None] ** 2 + steps**2)
-    kernels = torch.stack([q, q * q * steps[:, None], q * q * steps])
-    product = torch.fft.rfft2(kernels) * torch.fft.rfft2(histogram, (wide, wide))
-    return torch.fft.irfft2(product, (wide, wide))[:, :size, :size]
+    return torch.fft.rfft2(torch.stack([q, q * q * steps[:, None], q * q * steps]))
 
 
 def _divergence(Y: Tensor, shares: JointShares) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedspan.engines.members.member_list import ends_soon
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.client.user_session import DeniedError, UserSession
+from fedspan.engines.nvflare.client.user_session import DeniedError
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
@@ -54,6 +56,8 @@ def connect(
     needs_nvflare()
     path = read_kit(kit).path
     user = Identity.from_kit(path)
+    if soon := ends_soon(path):
+        warnings.warn(soon, stacklevel=2)
     if user.role != ANALYST:
         raise DeniedError(f"{user.name!r} has the role {user.role!r}, which may not run steps")
     return connect_as(user, Authority.from_kit(path), path, seed, policy, run_dir)
@@ -101,19 +105,17 @@ def federation_status(path: str | Path) -> FederationStatus:
     kit = read_kit(path)
     kit.must_be("user", "'fedspan federation status'")
     user = Identity.from_kit(kit.path)
-    if user.role != ANALYST:
-        session = UserSession(kit)
-        registered = session.registered()
-        session.close()
-        return FederationStatus(kit, user.role, frozenset(registered), {}, {})
     transport = NVFlareTransport(kit.path)
     try:
         online = transport.wait_for(None, START_LIMIT)
+        kit = read_kit(kit.path)  # the list may be a newer one now
+        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
+        if user.role != ANALYST:
+            return FederationStatus(kit, user.role, online, {}, remarks)
         directory = SiteDirectory(SignedRequests(transport, user, Authority.from_kit(kit.path)))
         if online:
             directory.refresh(sorted(online))
         reports = directory.refused | directory.reports
-        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
         for site, report in reports.items():
             differ = differences(report.environment) if not report.refused else []
             found = [

@@ -8,8 +8,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.user_session import UserSession
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, read_kit
+from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.remote.messages.envelope import Sealed
 from fedspan.engines.remote.messages.identity import Identity, make_delegation
 from fedspan.errors import InputError
@@ -46,6 +47,12 @@ def cancel_study(kit: Path, study: str) -> str:
     return str(_request(kit, {"kind": "cancel", "study": study})["about"]["state"])
 
 
+def disable_site(kit: Path, site: str, disable: bool) -> dict[str, str]:
+    """Let the coordinator pass nothing on to a site, or again; return the disabled sites. For operators."""
+    answer = _request(kit, {"kind": "disable" if disable else "enable", "site": site})
+    return {str(name): str(why) for name, why in answer["disabled"].items()}
+
+
 def fetch_study(kit: Path, study: str, out: Path) -> None:
     """Fetch the results of a finished study into a new folder."""
     if out.exists() and any(out.iterdir()):
@@ -79,15 +86,17 @@ def unzip(archive: bytes, folder: Path) -> None:
 
 def _request(path: Path, head: dict[str, Any], parts: dict[str, bytes] | None = None) -> dict[str, Any]:
     """Send the coordinator a signed request and return its answer, or raise why it refuses."""
+    from fedspan.engines.nvflare.flare import RefusedError
+
     kit = read_kit(path)
     kit.must_be("user", "this command")
     bound = {"federation": kit.federation, "time": time.time(), **head}
     message = Sealed(Identity.from_kit(kit.path), PURPOSE, bound, parts or {}).to(COORDINATOR)
     session = UserSession(kit)
     try:
-        answer = session.request(CHANNEL, message, _LIMIT)
+        answer, results = session.request(CHANNEL, str(head["kind"]), {}, message, _LIMIT, stream=True)
+        return {**answer, "results": results}
+    except RefusedError as error:
+        raise InputError(f"the coordinator refuses: {error}") from None
     finally:
         session.close()
-    if "refused" in answer:
-        raise InputError(f"the coordinator refuses: {answer['refused']}")
-    return answer

@@ -13,16 +13,16 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_component import FLComponent
-
 from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
+from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, write_json
+from fedspan.engines.nvflare.flare import Component, EventType, Head, Message, RefusedError, cell_of, serve
+from fedspan.engines.nvflare.setup.kit import write_json
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
 from fedspan.errors import FedspanError, InputError
@@ -36,15 +36,40 @@ AT_ONCE, MOST_STARTS = 4, 50
 
 _NAME = re.compile(r"[0-9a-f]{12}")
 
+#: What each role may request, and the words for it.
+_ALLOWED = {
+    ANALYST: ("submit", "list", "cancel", "fetch"),
+    "operator": ("list", "cancel", "disable", "enable"),
+    "viewer": ("list",),
+}
+_WORDS = {
+    "submit": "run studies",
+    "list": "see studies",
+    "cancel": "cancel studies",
+    "fetch": "fetch results",
+    "disable": "disable sites",
+    "enable": "enable sites",
+}
 
-class StudyQueueComponent(FLComponent):  # type: ignore[misc]
+#: The file of the sites that an operator has disabled.
+DISABLED = "disabled.json"
+
+
+def disabled_sites(kit: Path) -> dict[str, str]:
+    """Return the sites that an operator has disabled, with a sentence, by the coordinator's kit."""
+    with suppress(OSError, ValueError, AttributeError):
+        return {str(site): str(why) for site, why in json_value((kit / DISABLED).read_bytes()).items()}
+    return {}
+
+
+class StudyQueueComponent(Component):  # type: ignore[misc]
     """The queue as a component of NVIDIA FLARE's server."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Open the queue when the coordinator is up."""
         if event_type == EventType.SYSTEM_START and home is not None:
             queue = StudyQueue(home)
-            fl_ctx.get_engine().get_cell().register_request_cb(channel=CHANNEL, topic="*", cb=queue.request)
+            serve(cell_of(fl_ctx), CHANNEL, queue.request)
             threading.Thread(target=queue.watch, daemon=True, name="fedspan-studies").start()
 
 
@@ -60,36 +85,39 @@ class StudyQueue:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: dict[str, int] = {}
 
-    def request(self, message: Any) -> Any:
+    def request(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer a user's request, whatever it holds."""
-        from nvflare.fuel.f3.cellnet.utils import new_cell_message
-
         try:
-            opened = open_sealed(bytes(message.payload), self._authority, PURPOSE, COORDINATOR, LARGEST)
-            answer = self.answer(opened)
+            answer = self.answer(open_sealed(bytes(body), self._authority, PURPOSE, COORDINATOR, LARGEST))
         except FedspanError as error:
-            answer = {"refused": str(error)}
+            raise RefusedError(str(error)) from None
         except (KeyError, TypeError, ValueError):
-            answer = {"refused": "the request lacks a field that it must have"}
-        return new_cell_message({}, answer)
+            raise RefusedError("the request lacks a field that it must have") from None
+        return {name: value for name, value in answer.items() if name != "results"}, answer.get("results", b"")
 
     def answer(self, opened: Opened) -> dict[str, Any]:
-        """Do what a signed request of an analyst states; each user has access to its own studies."""
+        """Do what a signed request of a user states, if its role allows it.
+
+        An analyst has access to its own studies. An operator sees all, cancels any, and disables sites; a viewer sees
+        all.
+        """
         user, head = opened.sender, opened.head
-        if user.role != ANALYST:
-            raise InputError(f"{user.name!r} has the role {user.role!r}, which may not run studies")
+        if head["kind"] not in _ALLOWED.get(user.role, ()):
+            raise InputError(f"{user.name!r} has the role {user.role!r}, which may not {_WORDS.get(str(head['kind']))}")
         if not abs(time.time() - float(head["time"])) <= LATEST:
             raise InputError("the request is too old, or the clocks differ by minutes")
         if head["kind"] == "submit":
             return {"study": self._submit(user, opened)}
         if head["kind"] == "list":
             known = map(self._about, self._names())
-            return {"studies": [about for about in known if about["who"] == user.name]}
+            return {"studies": [about for about in known if user.role != ANALYST or about["who"] == user.name]}
+        if head["kind"] in ("disable", "enable"):
+            return {"disabled": self._disable(user.name, str(head["site"]), head["kind"] == "disable")}
         name = str(head["study"])
-        if name not in self._names() or self._about(name)["who"] != user.name:
+        if name not in self._names() or (user.role == ANALYST and self._about(name)["who"] != user.name):
             raise InputError(f"{user.name} has no study {name[:40]!r} here; 'fedspan status' lists them")
         if head["kind"] == "cancel":
-            return {"about": self._cancel(name)}
+            return {"about": self._cancel(name, "" if user.role == ANALYST else f"cancelled by {user.name}")}
         if head["kind"] == "fetch":
             about = self._about(name)
             results = zipped(self._folder / name / "results") if about["state"] == "done" else b""
@@ -130,11 +158,23 @@ class StudyQueue:
         write_json(folder / "about.json", about)
         return name
 
-    def _cancel(self, name: str) -> dict[str, Any]:
+    def _disable(self, operator: str, site: str, disable: bool) -> dict[str, str]:
+        """Let the hub pass nothing on to a site, or again; return the sites that are disabled, with a sentence."""
+        if site not in self._authority.sites:
+            raise InputError(f"the federation has no site {site[:63]!r}")
+        with self._lock:
+            known = disabled_sites(self._kit)
+            known.pop(site, None)
+            if disable:
+                known[site] = f"disabled by the operator {operator} since {time.strftime('%Y-%m-%d %H:%M')}"
+            write_json(self._kit / DISABLED, known)
+        return known
+
+    def _cancel(self, name: str, why: str) -> dict[str, Any]:
         """Cancel a study that has not ended, and delete its delegation."""
         with self._lock:
             if self._about(name)["state"] in ("waiting", "running"):
-                self._over(name, state="cancelled")
+                self._over(name, state="cancelled", why=why)
                 if name in self._running:
                     self._running[name].kill()
         return self._about(name)

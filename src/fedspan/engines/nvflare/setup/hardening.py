@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedspan.owner.admission import ANALYST
+from fedspan.engines.members.enrolment import ROLES, RUNNER
 
 #: A site that was silent for this number of seconds is no longer registered; it sends a heartbeat more often.
 SILENT_AFTER = 12
 HEARTBEAT = 2
-
-#: Name and role of the coordinator's own user. Sites refuse what it requests in its own name.
-RUNNER = "runner"
 
 _SERVER = "fedspan.engines.nvflare.server"
 _RIGHTS = ["submit_job", "clone_job", "manage_job", "download_job", "operate", "shell_commands", "byoc", "app_command"]
@@ -21,7 +18,7 @@ _VIEW_ONLY = {"view": "any", **dict.fromkeys(_RIGHTS, "none")}
 
 def authorization() -> dict[str, Any]:
     """Return the rights of each role: no role may submit a job or ship code. Calls are signed, and sites check them."""
-    return {"format_version": "1.0", "permissions": dict.fromkeys((ANALYST, RUNNER, "viewer"), _VIEW_ONLY)}
+    return {"format_version": "1.0", "permissions": dict.fromkeys((*ROLES, RUNNER), _VIEW_ONLY)}
 
 
 def server_resources(kit: Path) -> dict[str, Any]:
@@ -75,7 +72,7 @@ def site_resources() -> dict[str, Any]:
 
 
 def logging_settings() -> dict[str, Any]:
-    """Return the log of a server or site: a file in the kit, and one line per event on the console."""
+    """Return the log of a server or site: a file in the kit, and critical errors on the console."""
     form = {
         "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
         "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -89,7 +86,7 @@ def logging_settings() -> dict[str, Any]:
         "maxBytes": 4_194_304,
         "backupCount": 3,
     }
-    console = {"class": "fedspan.engines.nvflare.setup.console_events.ConsoleHandler", "level": "INFO"}
+    console = {"class": "fedspan.engines.nvflare.setup.console_events.ConsoleHandler", "level": "CRITICAL"}
     return {
         "version": 1,
         "disable_existing_loggers": False,

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,19 @@ from typing import Any
 from fedspan.checks import json_value
 from fedspan.datasets.toml_file import parsed
 from fedspan.durable.whole_file import write_whole
-from fedspan.engines.remote.messages.environment import fedspan_version
+from fedspan.engines.members.enrolment import ROLES, RUNNER, check_name
+from fedspan.engines.members.member_list import KINDS, MEMBERS, kit_list
+from fedspan.engines.members.oidc import OidcSettings
 from fedspan.errors import InputError, MissingPackageError, PolicyError
 from fedspan.federation import SecureSum
-from fedspan.owner.admission import ANALYST
 from fedspan.owner.schema import check_schema
 from fedspan.owner.site_file import NAME_RULE, is_name
 
-#: The server's name in its certificate and the name of its kit.
-COORDINATOR = "coordinator"
+#: How messages travel, the default first; all of them with mutual TLS, on one port.
+TRANSPORTS = ("grpc", "http", "tcp")
 
-#: Roles of users: an analyst runs studies, a viewer sees which sites are online.
-ROLES = (ANALYST, "viewer")
-
-_NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum")
+_NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum", "transport", "oidc")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
-_RESERVED = {COORDINATOR, "server", "admin", "all", "authority", "runner"}
-KINDS = ("coordinator", "site", "user")
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class FederationPlan:
     """A checked ``fed.toml``: the federation's name, the server's address, the sites, and each user's role.
 
     `schema`, where there is one, names the columns that every site's table must have, with their kinds. `secure_sum`
-    has the settings of all secure sums.
+    has the settings of all secure sums, `oidc` the identity provider of users.
     """
 
     name: str
@@ -48,6 +44,8 @@ class FederationPlan:
     users: dict[str, str]
     schema: dict[str, str] | None = None
     secure_sum: SecureSum = field(default_factory=SecureSum)
+    transport: str = TRANSPORTS[0]
+    oidc: OidcSettings | None = None
 
     @property
     def server(self) -> str:
@@ -77,16 +75,18 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
     for key in raw:
         if key not in (*_NEEDED, *_OPTIONAL):
             raise PlanError(f"{key!r} is not a known key; known are {', '.join(sorted((*_NEEDED, *_OPTIONAL)))}")
+    raw = {"users": {}, **raw} if "oidc" in raw else raw
     for key in _NEEDED:
         if key not in raw:
             raise PlanError(f"{key!r} is missing; a federation has a name, a server, sites and users")
-    host, _, port = str(raw["server"]).rpartition(":")
-    if not _HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise PlanError(f"server = {raw['server']!r} must be an address such as fl.example.org:8002")
+    host, port = parse_address(raw["server"])
+    transport = raw.get("transport", TRANSPORTS[0])
+    if transport not in TRANSPORTS:
+        raise PlanError(f"transport = {transport!r} must be one of {', '.join(TRANSPORTS)}")
     sites, users = raw["sites"], raw["users"]
     if not isinstance(sites, list) or not sites:
         raise PlanError('sites must be a list of names, such as ["north", "south"]')
-    if not isinstance(users, dict) or not users:
+    if not isinstance(users, dict) or not (users or "oidc" in raw):
         raise PlanError('users must be a table of roles, such as { alice = "analyst" }')
     names = [_name(name, "site") for name in sites] + [_name(name, "user") for name in users]
     twice = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
@@ -97,7 +97,20 @@ def parse_plan(raw: Mapping[str, Any]) -> FederationPlan:
             raise PlanError(f"the role {role!r} of {user} must be one of {', '.join(ROLES)}")
     name = _name(raw["name"], "federation")
     secure_sum = _secure_sum(raw, len(sites))
-    return FederationPlan(name, host, int(port), tuple(sorted(sites)), dict(users), _schema(raw), secure_sum)
+    settings = (_schema(raw), secure_sum, transport, _oidc(raw))
+    return FederationPlan(name, host, port, tuple(sorted(sites)), dict(users), *settings)
+
+
+def parse_address(address: object) -> tuple[str, int]:
+    """Return host and port of a coordinator's address.
+
+    >>> parse_address("fl.example.org:8002")
+    ('fl.example.org', 8002)
+    """
+    host, _, port = str(address).rpartition(":")
+    if not _HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise PlanError(f"server = {address!r} must be an address such as fl.example.org:8002")
+    return host, int(port)
 
 
 def _schema(raw: Mapping[str, Any]) -> dict[str, str] | None:
@@ -125,11 +138,26 @@ def _secure_sum(raw: Mapping[str, Any], sites: int) -> SecureSum:
     return settings
 
 
+def _oidc(raw: Mapping[str, Any]) -> OidcSettings | None:
+    if "oidc" not in raw:
+        return None
+    try:
+        return OidcSettings(**raw["oidc"])
+    except TypeError:
+        known = ", ".join(one.name for one in fields(OidcSettings))
+        raise PlanError(f"oidc must be a table with issuer, client_id and roles; known are {known}") from None
+    except InputError as error:
+        raise PlanError(str(error)) from None
+
+
 def _name(value: Any, what: str) -> str:
-    if not is_name(value):
+    if what == "federation" and not is_name(value):
         raise PlanError(f"the {what} name {value!r} must be {NAME_RULE}")
-    if what != "federation" and value.lower() in _RESERVED:
-        raise PlanError(f"the {what} name {value!r} is reserved; choose another")
+    if what != "federation":
+        try:
+            check_name(what, value)
+        except InputError as error:
+            raise PlanError(str(error)) from None
     return str(value)
 
 
@@ -137,19 +165,18 @@ def _name(value: Any, what: str) -> str:
 class Kit:
     """Whose kit a folder is, and of which federation; `schema` has the kinds of the columns that all sites have.
 
-    `secure_sum` has the settings of secure sums, with the root's signature.
+    All but kind and name comes from the federation's signed list of participants.
     """
 
     path: Path
-    federation: str
     kind: str
     name: str
+    federation: str
     server: str
+    transport: str
     sites: tuple[str, ...]
     users: tuple[str, ...]
-    version: str
     schema: dict[str, str] | None = None
-    secure_sum: dict[str, Any] | None = None
 
     def must_be(self, kind: str, command: str) -> None:
         """Refuse the kit of another kind of participant."""
@@ -163,35 +190,36 @@ def needs_nvflare() -> None:
         raise MissingPackageError("real federations need NVIDIA FLARE: pip install fedspan[nvflare]")
 
 
-def read_kit(path: str | os.PathLike[str]) -> Kit:
-    """Read whose kit `path` is."""
-    folder = Path(path).resolve()
+def read_owner(folder: Path) -> tuple[str, str]:
+    """Return kind and name of the participant whose kit `folder` is; it may have no certificate yet."""
     file = folder / "fedspan.json"
     try:
         raw = json_value(file.read_bytes())
-        schema = raw.pop("schema", None)
-        kit = Kit(folder, **raw | {name: tuple(sorted(raw[name])) for name in ("sites", "users")})
-        if kit.kind not in KINDS or not isinstance(schema, dict | None):
+        kind, name = str(raw["kind"]), str(raw["name"])
+        if kind not in KINDS:
             raise ValueError
     except OSError:
+        raise InputError(f"{folder} is not a kit: it has no fedspan.json; 'fedspan site enroll' makes a kit") from None
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{file} is damaged: make the kit again") from None
+    return kind, name
+
+
+def read_kit(path: str | os.PathLike[str]) -> Kit:
+    """Read whose kit `path` is, and what the list of participants in it has."""
+    folder = Path(path).resolve()
+    kind, name = read_owner(folder)
+    if not (folder / MEMBERS).exists():
         raise InputError(
-            f"{path} is not a kit: it has no fedspan.json; 'fedspan federation init fed.toml' makes kits"
-        ) from None
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise InputError(f"{file} is damaged; request the kit again") from None
-    return kit if schema is None else Kit(**vars(kit) | {"schema": check_schema(schema)})
-
-
-def write_kit(kit: Kit) -> None:
-    """Write ``fedspan.json`` into the kit's folder, whole or not at all."""
-    raw = {key: value for key, value in asdict(kit).items() if key != "path"}
-    write_json(kit.path / "fedspan.json", raw)
-
-
-def new_kit(path: Path, plan: FederationPlan, kind: str, name: str, secure_sum: dict[str, Any]) -> Kit:
-    """Return the kit of a participant of `plan`, made by this version of fedspan, with signed settings."""
-    sites, users = tuple(plan.sites), tuple(sorted(plan.users))
-    return Kit(path, plan.name, kind, name, plan.server, sites, users, fedspan_version(), plan.schema, secure_sum)
+            f"{path} has no certificate yet: bring its request to the federation's authority, and then "
+            f"'fedspan {kind} join {path} members.json'"
+        )
+    listed = kit_list(folder)
+    # The coordinator's own user is in the list as one that no other participant sees.
+    users = tuple(user for user in listed.names("user") if user != RUNNER)
+    schema = None if listed.schema is None else check_schema(dict(listed.schema))
+    sites = listed.names("site")
+    return Kit(folder, kind, name, listed.federation, listed.server, listed.transport, sites, users, schema)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

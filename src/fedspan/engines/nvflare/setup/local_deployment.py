@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from fedspan.engines.nvflare.setup.kit import COORDINATOR, FederationPlan
+from fedspan.engines.members.enrolment import COORDINATOR
+from fedspan.engines.nvflare.setup.kit import FederationPlan
 from fedspan.engines.nvflare.setup.parent_death_watch import child_environment
 from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.errors import FedspanError

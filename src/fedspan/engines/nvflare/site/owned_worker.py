@@ -138,9 +138,11 @@ class OwnedWorker:
             write_json(self._kit / "about.json", about)
 
     def _stamp(self) -> object:
-        """Return a value that changes with the owner's file."""
+        """Return a value that changes with the owner's file, and with the federation's settings."""
+        listed = self._authority.members
+        settings = listed and (listed.schema, list(listed.schema or ()), listed.secure_sum)
         try:
             found = self._config.stat()
         except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+            return None, settings
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), settings

@@ -150,8 +150,11 @@ class RemoteEngine:
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`. An offline site gets no request before it is back."""
+        self.directory.follow_members()
         outcomes: dict[str, Outcome] = {}
-        for site, reason in self.directory.offline(to).items():
+        for site, reason in self.directory.removed(to).items():
+            outcomes[site] = Failure(FailureKind.REFUSED, reason)
+        for site, reason in self.directory.offline(site for site in to if site not in outcomes).items():
             outcomes[site] = Failure(FailureKind.OFFLINE, reason)
         for site in to:
             if site not in outcomes and (why := self.directory.objection(site)):
@@ -159,6 +162,9 @@ class RemoteEngine:
         ready = [site for site in to if site not in outcomes]
         if ready:
             head, parts = call_head(call, ready, accepted, policy, self._pinned[call.run][0])
+            large = {site: why for site in ready if (why := self.directory.too_large(site, parts))}
+            outcomes |= {site: Failure(FailureKind.OVERSIZE, why) for site, why in large.items()}
+            ready = [site for site in ready if site not in large]
             head |= {"study": self.directory.study}
             limit = int(policy.max_bytes)
             answers = self.directory.send("call", call.run, ready, head, parts, policy.deadline, limit)
@@ -186,7 +192,7 @@ class RemoteEngine:
         self.directory.open_runs.discard(run)
         if pinned is not None:
             pinned[1].release()
-        offline = self.directory.offline(sites)
+        offline = self.directory.offline(sites) | self.directory.removed(sites)
         online = [site for site in sites if site not in offline and not self.directory.objection(site)]
         if online and not resumable:
             self.directory.send("end", run, online, seconds=CONTROL_SECONDS / 2)
@@ -221,8 +227,8 @@ class RemoteEngine:
     def _failure(self, site: str, head: Message) -> Failure:
         """Return why a site has refused or failed, by its own report."""
         why, kind, again = str(head["why"])[:1000], FailureKind(head["failure"]), head["again"] is True
-        if kind is FailureKind.LATE:
-            self.directory.lost(site, why)  # until a probe finds that it is not busy
+        if kind is FailureKind.LATE or (again and kind is FailureKind.REFUSED):
+            self.directory.lost(site, why)  # until a probe finds that it is not busy, and not closed
         if again:
             return Failure(FailureKind.OFFLINE, why)
         return Failure(kind, why, None, read_facts(head.get("facts")))

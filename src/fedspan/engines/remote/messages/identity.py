@@ -1,7 +1,8 @@
 """Identities: certificates that the federation's root has issued, signatures, and delegation.
 
 A kit's certificate has the participant's name in its common name and, for users, the role in its unstructured name; a
-site has no role. Keys are RSA. `cryptography` is imported when a certificate or key is first read.
+site has no role. Keys are RSA. The federation's list of participants decides
+which certificates are valid (`fedspan.engines.members`).
 
 A user may authorise the coordinator to send requests in the user's name, for runs that outlast the user's process. The
 delegate signs with its own key; sites see the user's name and role, and check both signatures. While the delegation is
@@ -10,48 +11,35 @@ valid, the delegate can request whatever the user could. So it is valid for a sh
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from fedspan.checks import json_value
-from fedspan.errors import InputError, MessageError, MissingPackageError
+from fedspan.durable.whole_file import write_whole
+from fedspan.engines.members.certificates import (
+    CLOCKS_DIFFER,
+    LEAST_BITS,
+    crypto,
+    pem,
+    read_certificate,
+    read_key,
+    subject_of,
+)
+from fedspan.engines.members.member_list import MEMBERS, MemberList, kit_list, read_list
+from fedspan.errors import InputError, MessageError
 from fedspan.federation.policy import SecureSum
 from fedspan.wire import as_array, decode, encode
 
-#: Clocks may differ by this much when a certificate has just been issued.
-_CLOCKS_DIFFER = timedelta(minutes=5)
-_LEAST_BITS = 2048
 _MOST_CHECKED = 256
+#: Seconds after which all that are connected have a list that the coordinator hands out.
+_KNOWN_TO_ALL = 60.0
 _DELEGATION = b"fedspan delegation\0"
 #: Bytes and seconds of a delegation.
 _LARGEST, _LONGEST = 2**14, 30 * 86400.0
-
-
-@cache
-def _crypto() -> SimpleNamespace:
-    """Import `cryptography`, with the one way of padding and hashing that signatures use."""
-    try:
-        from cryptography import exceptions, x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import padding, rsa
-    except ImportError:
-        raise MissingPackageError(
-            'a real federation needs cryptography, which is not installed: pip install "fedspan[secure]"'
-        ) from None
-    scheme = (padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32), hashes.SHA256())
-    invalid = exceptions.InvalidSignature
-    # Settings are signed by a scheme without randomness: kits that are made again have the same bytes.
-    root_scheme = (padding.PKCS1v15(), hashes.SHA256())
-    return SimpleNamespace(
-        x509=x509, rsa=rsa, serialization=serialization, invalid=invalid, scheme=scheme, root_scheme=root_scheme
-    )
 
 
 @dataclass(frozen=True)
@@ -73,17 +61,14 @@ class Identity:
 
     #: It signs in its own name.
     delegation = b""
+    _renewed = 0.0  # when a newer certificate was first seen
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
-        crypto = _crypto()
-        try:
-            self._key = crypto.serialization.load_pem_private_key(key, password=None)
-        except (ValueError, TypeError):
-            raise InputError("the private key cannot be read: it must be PEM, without a password") from None
-        issued = _read(certificate)
-        if not isinstance(self._key, crypto.rsa.RSAPrivateKey) or self._key.public_key() != issued.public_key():
+        self._key = read_key(key)
+        issued = read_certificate(certificate)
+        if self._key.public_key() != issued.public_key():
             raise InputError("the private key does not belong to the certificate")
-        self.certificate = _pem(issued)
+        self.certificate = pem(issued)
         self.participant = _participant(issued)
         self.name, self.role = self.participant.name, self.participant.role
 
@@ -92,8 +77,27 @@ class Identity:
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature of `message`."""
-        signature: bytes = self._key.sign(message, *_crypto().scheme)
+        signature: bytes = self._key.sign(message, *crypto().scheme)
         return signature
+
+    def follow(self, members: MemberList | None) -> None:
+        """Use the newest certificate of this key that the list has: the authority may have renewed it.
+
+        The one of now is used for a while longer, until all others have the list.
+        """
+        member = None if members is None else members.members.get(self.name)
+        listed = () if member is None else member.certificates
+        if not listed or listed[0].encode() == self.certificate:
+            self._renewed = 0.0
+            return
+        self._renewed = self._renewed or time.monotonic()
+        if self.certificate.decode() in listed and time.monotonic() - self._renewed < _KNOWN_TO_ALL:
+            return
+        for one in listed:
+            issued = read_certificate(one.encode())
+            if issued.public_key() == self._key.public_key() and _participant(issued) == self.participant:
+                self.certificate = one.encode()
+                return
 
     @classmethod
     def from_kit(cls, folder: Path | str) -> Identity:
@@ -118,45 +122,87 @@ class Authority:
         All sites of the federation, where they are known.
     secure_sum : SecureSum, optional
         The federation's settings of secure sums.
+    members : MemberList, optional
+        The signed list of participants, which has the sites and the settings, too. Without it every certificate of the
+        root is valid.
+    file : path, optional
+        Where the list is. It is read again when it has changed.
     """
 
     def __init__(
-        self, root: bytes, federation: str, sites: Iterable[str] = (), secure_sum: SecureSum | None = None
+        self,
+        root: bytes,
+        federation: str,
+        sites: Iterable[str] = (),
+        secure_sum: SecureSum | None = None,
+        members: MemberList | None = None,
+        file: Path | None = None,
     ) -> None:
-        self._root = _read(root)
+        self._pem = root
+        self._root = read_certificate(root)
         self.federation = federation
-        self.sites = frozenset(sites)
-        self.secure_sum = secure_sum or SecureSum()
+        self._sites = frozenset(sites)
+        self._secure_sum = secure_sum or SecureSum()
+        self._members = members
+        self._file = file
+        self._seen = _stamp(file)
         self._checked: dict[bytes, Any] = {}
 
     @classmethod
     def from_kit(cls, folder: Path | str) -> Authority:
-        """Read the root's certificate, the federation's name and sites, and its signed settings from a kit."""
-        file = Path(folder) / "fedspan.json"
-        try:
-            about = json_value(_bytes_of(file))
-            federation, sites = str(about["federation"]), tuple(map(str, about["sites"]))
-            signed = about.get("secure_sum")
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise InputError(f"{file} is damaged; request the kit again") from None
-        authority = cls(_bytes_of(Path(folder) / "startup" / "rootCA.pem"), federation, sites)
-        if signed is not None:
-            authority.secure_sum = authority._settings(signed)
-        return authority
+        """Read the root's certificate and the list of participants from a kit, and follow the list."""
+        folder = Path(folder)
+        members = kit_list(folder)
+        root = _bytes_of(folder / "startup" / "rootCA.pem")
+        return cls(root, members.federation, members=members, file=folder / MEMBERS)
 
-    def _settings(self, signed: Mapping[str, Any]) -> SecureSum:
-        """Return the settings of secure sums, if the root has signed them."""
-        crypto = _crypto()
-        try:
-            values = {name: value for name, value in signed.items() if name != "signature"}
-            message = _settings_message(self.federation, values)
-            self._root.public_key().verify(bytes.fromhex(signed["signature"]), message, *crypto.root_scheme)
-            return SecureSum(**values)
-        except (AttributeError, KeyError, TypeError, ValueError, crypto.invalid):
+    @property
+    def members(self) -> MemberList | None:
+        """The newest list of participants, read again if its file has changed."""
+        if self._file is not None and (seen := _stamp(self._file)) != self._seen:
+            self._seen = seen
+            with suppress(InputError):  # being copied, or damaged: the list that is known stays valid
+                self._take(read_list(_bytes_of(self._file), self._pem))
+        return self._members
+
+    @property
+    def version(self) -> int:
+        """The version of the list of participants."""
+        members = self.members
+        return -1 if members is None else members.version
+
+    @property
+    def sites(self) -> frozenset[str]:
+        """All sites of the federation, where they are known."""
+        members = self.members
+        return self._sites if members is None else frozenset(members.names("site"))
+
+    @property
+    def secure_sum(self) -> SecureSum:
+        """The federation's settings of secure sums."""
+        members = self.members
+        return self._secure_sum if members is None else members.secure_sum
+
+    def offer(self, data: bytes) -> MemberList | None:
+        """Keep a list that is newer than the one that is known, and return it. An older one is refused."""
+        offered = read_list(data, self._pem)
+        if offered.version == self.version:
+            return None
+        self._take(offered)
+        if self._file is not None:
+            write_whole(self._file, data)
+            self._seen = _stamp(self._file)
+        return offered
+
+    def _take(self, offered: MemberList) -> None:
+        if offered.federation != self.federation:
+            raise InputError(f"the list of participants is that of the federation {offered.federation!r}")
+        if self._members is not None and offered.version < self._members.version:
             raise InputError(
-                "the kit's settings of secure sums are not those that the federation's root has signed: request the "
-                "kit again"
-            ) from None
+                f"the list of participants has the version {offered.version}, and version {self._members.version} is "
+                "known already"
+            )
+        self._members = offered
 
     @property
     def ends(self) -> datetime:
@@ -174,49 +220,46 @@ class Authority:
         signer = _participant(issued)
         now = datetime.now(UTC)
         for one, whose in ((issued, f"the certificate of {signer.name!r}"), (self._root, "the root certificate")):
-            if now > one.not_valid_after_utc or now + _CLOCKS_DIFFER < one.not_valid_before_utc:
-                raise MessageError(f"{whose} is not valid today: renew the kits, or set this machine's clock")
+            if now > one.not_valid_after_utc or now + CLOCKS_DIFFER < one.not_valid_before_utc:
+                raise MessageError(
+                    f"{whose} is not valid today: let the authority renew it, or set this machine's clock"
+                )
         try:
-            issued.public_key().verify(signature, message, *_crypto().scheme)
-        except _crypto().invalid:
+            issued.public_key().verify(signature, message, *crypto().scheme)
+        except crypto().invalid:
             raise MessageError(f"the signature is not one of {signer.name!r} on this message") from None
+        self.check_listed(certificate, signer)
         return signer
+
+    def check_listed(self, certificate: bytes, holder: Participant) -> None:
+        """Refuse a certificate of the root that is not, or no longer, on the list of participants."""
+        members = self.members
+        why = "" if members is None else members.objection(certificate, holder.name, holder.role)
+        if why:
+            raise MessageError(why)
 
     def _check(self, certificate: bytes) -> Any:
         """Return a certificate that this root has issued to a participant."""
-        crypto = _crypto()
         try:
-            issued = _read(certificate)
+            issued = read_certificate(certificate)
         except InputError:
             issued = None
-        if issued is None or _pem(issued) != certificate:  # one certificate has one encoding
+        if issued is None or pem(issued) != certificate:  # one certificate has one encoding
             raise MessageError("the sender's certificate cannot be read")
         try:
             issued.verify_directly_issued_by(self._root)
-        except (ValueError, TypeError, crypto.invalid):
+        except (ValueError, TypeError, crypto().invalid):
             raise MessageError("the sender's certificate was not issued by the root of this federation") from None
         key = issued.public_key()
-        if not isinstance(key, crypto.rsa.RSAPublicKey) or key.key_size < _LEAST_BITS:
-            raise MessageError(f"the sender's key is not an RSA key of at least {_LEAST_BITS} bits")
+        if not isinstance(key, crypto().rsa.RSAPublicKey) or key.key_size < LEAST_BITS:
+            raise MessageError(f"the sender's key is not an RSA key of at least {LEAST_BITS} bits")
         try:
-            is_authority = issued.extensions.get_extension_for_class(crypto.x509.BasicConstraints).value.ca
-        except crypto.x509.ExtensionNotFound:
+            is_authority = issued.extensions.get_extension_for_class(crypto().x509.BasicConstraints).value.ca
+        except crypto().x509.ExtensionNotFound:
             is_authority = False
         if is_authority or not _participant(issued).name:
             raise MessageError("the sender's certificate is not one of a participant")
         return issued
-
-
-def sign_settings(root_key: bytes, federation: str, settings: SecureSum) -> dict[str, Any]:
-    """Return a federation's settings of secure sums as kits have them, with the signature of the root's key (PEM)."""
-    crypto, values = _crypto(), asdict(settings)
-    key = crypto.serialization.load_pem_private_key(root_key, password=None)
-    signature: bytes = key.sign(_settings_message(federation, values), *crypto.root_scheme)
-    return values | {"signature": signature.hex()}
-
-
-def _settings_message(federation: str, values: Mapping[str, Any]) -> bytes:
-    return b"fedspan secure sums\0" + json.dumps([federation, values], sort_keys=True).encode()
 
 
 class Delegate:
@@ -225,8 +268,16 @@ class Delegate:
     def __init__(self, identity: Identity, delegation: bytes, authority: Authority) -> None:
         self._identity = identity
         self.delegation = delegation
-        self.certificate = identity.certificate
         self.participant = check_delegation(delegation, authority, identity.participant)
+
+    @property
+    def certificate(self) -> bytes:
+        """The delegate's own certificate."""
+        return self._identity.certificate
+
+    def follow(self, members: MemberList | None) -> None:
+        """Use the newest certificate of the delegate's key that the list has."""
+        self._identity.follow(members)
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature of `message`, made with the delegate's own key."""
@@ -269,26 +320,17 @@ def check_delegation(delegation: bytes, authority: Authority, delegate: Particip
     return user
 
 
-def _read(certificate: bytes) -> Any:
-    try:
-        return _crypto().x509.load_pem_x509_certificate(certificate)
-    except ValueError:
-        raise InputError("a certificate cannot be read: it must be PEM") from None
-
-
-def _pem(certificate: Any) -> bytes:
-    written: bytes = certificate.public_bytes(_crypto().serialization.Encoding.PEM)
-    return written
-
-
 def _participant(certificate: Any) -> Participant:
-    oid = _crypto().x509.NameOID
+    return Participant(*subject_of(certificate))
 
-    def value(of: Any) -> str:
-        found = certificate.subject.get_attributes_for_oid(of)
-        return str(found[0].value) if len(found) == 1 else ""
 
-    return Participant(value(oid.COMMON_NAME), value(oid.UNSTRUCTURED_NAME))
+def _stamp(path: Path | None) -> object:
+    """Return a value that changes with a file."""
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        found = None
+    return found and (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -23,11 +23,19 @@ class KeyExchange:
     """A site's own signed key (`own`), and the checked keys of other sites, in the site's `vault`."""
 
     def __init__(self, identity: Identity, authority: Authority, vault: Vault) -> None:
+        self._identity = identity
         self._authority = authority
         self._vault = vault
-        self._made: dict[str, int] = {}  # by site: when its key was made
-        head = {"federation": authority.federation, "site": identity.name, "made": time.time_ns()}
-        self.own = Sealed(identity, _PURPOSE, head | {"key": as_array(vault.public)}, {}).to("")
+        self._made = {identity.name: time.time_ns()}  # by site: when its key was made
+        self.follow()
+
+    def follow(self) -> None:
+        """Sign the own key with the certificate of now, and forget the keys of sites that are no longer listed."""
+        name = self._identity.name
+        head = {"federation": self._authority.federation, "site": name, "made": self._made[name]}
+        self.own = Sealed(self._identity, _PURPOSE, head | {"key": as_array(self._vault.public)}, {}).to("")
+        if sites := self._authority.sites:
+            self._vault.keep(sites)
 
     def accept(self, signed: Mapping[str, bytes | memoryview]) -> None:
         """Check the signed keys of all sites, by name, and store them in the vault: all or none."""

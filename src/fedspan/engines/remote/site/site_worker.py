@@ -84,6 +84,7 @@ class SiteWorker:
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
         self._identity = identity
         self._authority = authority
+        self._followed = (authority.version, identity.certificate)
         self._describe = describe
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
@@ -92,6 +93,10 @@ class SiteWorker:
     def answer(self, data: bytes) -> bytes:
         """Answer a request, whatever it holds, with signed bytes: a reply, or the reason for a refusal."""
         request, opened = OwnerRequest(), None
+        self._identity.follow(self._authority.members)
+        if (self._authority.version, self._identity.certificate) != self._followed:
+            self._followed = (self._authority.version, self._identity.certificate)
+            self.keys.follow()
         try:
             opened = open_sealed(data, self._authority, "request", self.site.name, self.max_bytes)
             head, parts = self._answered(opened, request)
@@ -102,7 +107,7 @@ class SiteWorker:
             "version": fedspan_version(),
             "site": self.site.name,
             "instance": self._instance,
-            "request": head_digest(data, self.max_bytes) if opened is None else opened.digest,
+            "request": head_digest(data) if opened is None else opened.digest,
         }
         if opened is not None:
             bound |= {name: opened.head[name] for name in ("run", "number", "part") if name in opened.head}
@@ -163,6 +168,7 @@ class SiteWorker:
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
         busy = self.admission.paused() or self._busy
         about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": busy}
+        about["max_bytes"] = self.max_bytes
         if head.run and not self._busy:
             with self._alone(head, "hello"):
                 file = self.store.run(head.run)

@@ -3,9 +3,9 @@ Principal subspaces under attack
 ================================
 
 The setting of Table 1 of A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation"
-(ISIT 2024): 1000 columns, 60 directions to be found, three sites of 600 rows, one of which lies. The error is
-``SD_F``, between 0 and ``sqrt(60) = 7.75``. Then a sweep: more and more of eleven sites lie. ``fedspan reproduce
-subspace-median`` prints the whole tables with more seeds, beside the paper's numbers.
+(ISIT 2024): 1000 columns, 60 directions to be found, three sites of 600 rows, one of which is malicious. The error
+is ``SD_F``, between 0 and ``sqrt(60) = 7.75``. Then a sweep: more and more of eleven sites are malicious. ``fedspan
+reproduce subspace-median`` prints the whole tables with more seeds, beside the paper's numbers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     data = make_subspace_sites(120, 6, 11, 100, tail=0.015, seed=1)
     fed = fs.federate(data.X, sites=data.sites)
     sweep: dict[str, list[float]] = {}
-    print("\nSD_F with 0 to 6 liars among eleven sites (n = 120, r = 6, seed 1, orthogonal)")
+    print("\nSD_F with 0 to 6 malicious sites among eleven sites (n = 120, r = 6, seed 1, orthogonal)")
     for name, method in methods(6, 120).items():
         attacked = [fed] + [fed.corrupt(ATTACKS["orthogonal"], sites=fed.sites[:count]) for count in range(1, 7)]
         sweep[name] = [fs.linalg.subspace_distance(method(bad), data.basis) for bad in attacked]
@@ -71,8 +71,8 @@ def main() -> None:
 
 
 # %%
-# Bars for the table, lines for the sweep. With six liars of eleven the majority has changed sides, and no rule can
-# help.
+# Bars for the table, lines for the sweep. With six malicious sites of eleven the majority has changed sides, and no
+# rule can help.
 
 
 def draw(table: dict[str, list[float]], sweep: dict[str, list[float]]) -> None:
@@ -88,7 +88,7 @@ def draw(table: dict[str, list[float]], sweep: dict[str, list[float]]) -> None:
         xticks=range(len(ATTACKS)),
         xticklabels=list(ATTACKS),
     )
-    lines.set(yscale="log", xlabel="liars among eleven sites", title="a Byzantine sweep")
+    lines.set(yscale="log", xlabel="malicious sites among eleven", title="a Byzantine sweep")
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     plt.show()
 

@@ -1,0 +1,136 @@
+"""The commands about who takes part: the authority's, and those of participants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedspan.cli import help_texts
+from fedspan.cli.command_parser import add, option, path
+
+MODULE = "fedspan.cli.federation.members_command"
+_NAMES = {"site": "north", "user": "alice", "coordinator": "coordinator"}
+
+
+def add_authority(federation: Any) -> None:
+    """Add the commands of the authority to those of a federation."""
+    where = path(
+        "--authority", "FOLDER", "the authority's folder (default: kits/authority)", default=Path("kits/authority")
+    )
+    days = option("--days", "days that the certificate is valid (default: 360)", type=float, default=360.0)
+    add(
+        federation,
+        "init",
+        f"{MODULE}:init",
+        "make the authority of a federation",
+        path("plan", "fed.toml", "name, server, sites, users, and a schema"),
+        path("--out", "FOLDER", "where to (default: kits)", default=Path("kits")),
+        option("--kits", "also make all kits on this machine, for a trial", action="store_true"),
+        description=help_texts.FEDERATION_INIT,
+        example="fedspan federation init fed.toml",
+    )
+    add(
+        federation,
+        "approve",
+        f"{MODULE}:approve",
+        "approve requests to take part",
+        option("requests", "what 'enroll' has written", nargs="+", type=Path, metavar="REQUEST"),
+        where,
+        option("--add", "approve a name that fed.toml does not have", action="store_true"),
+        option("--replace", "give a name another key, and revoke the one before it", action="store_true"),
+        option("--role", "a user's role, instead of that in fed.toml or in the request", default=""),
+        days,
+        description=help_texts.APPROVE,
+        example="fedspan federation approve north.request",
+    )
+    add(
+        federation,
+        "remove",
+        f"{MODULE}:remove",
+        "revoke a participant",
+        option("name", "the participant's", metavar="NAME"),
+        where,
+        description="Revoke all certificates of a participant, without a restart of the others.",
+        example="fedspan federation remove south",
+    )
+    add(
+        federation,
+        "renew",
+        f"{MODULE}:renew",
+        "renew certificates before they end",
+        option("names", "whose (default: all that end within 60 days)", nargs="*", metavar="NAME"),
+        where,
+        days,
+        description="Give the keys of participants new certificates. Participants take them from the coordinator.",
+        example="fedspan federation renew",
+    )
+    add(
+        federation,
+        "move",
+        f"{MODULE}:move",
+        "change the coordinator's address",
+        option("address", "the new one", metavar="HOST:PORT"),
+        where,
+        description="Change the coordinator's address. Hand the list out before the coordinator stops at the old one.",
+        example="fedspan federation move fl2.example.org:8002",
+    )
+    add(
+        federation,
+        "members",
+        f"{MODULE}:members",
+        "list the participants",
+        path("folder", "FOLDER", "the authority's folder, or a kit"),
+        description="List the participants, by the newest signed list in a folder: kind, role, end of certificates.",
+        example="fedspan federation members kits/authority",
+    )
+
+
+def add_operation(federation: Any) -> None:
+    """Add the commands of operators to those of a federation."""
+    for name, help in (("disable", "pass nothing on to a site"), ("enable", "pass requests on to a site again")):
+        add(
+            federation,
+            name,
+            f"fedspan.cli.federation.federation_command:{name}",
+            help,
+            option("site", "its name", metavar="SITE"),
+            path("kit", "KIT", "an operator's kit"),
+            description=f"{help[0].upper()}{help[1:]}: for operators. Studies wait for a disabled site.",
+            example=f"fedspan federation {name} south kits/olga",
+        )
+
+
+def add_enrolment(group: Any, kind: str) -> None:
+    """Add the commands with which a participant of this kind enrolls and joins."""
+    name = _NAMES[kind]
+    kit = path("--kit", "FOLDER", "the kit, a new folder or that of now (default: kits/NAME)")
+    request = path("--request", "FILE", "where to write the request (default: NAME.request)")
+    arguments = [kit, request]
+    if kind != "coordinator":
+        arguments.insert(0, option("name", f"the {kind}'s, as fed.toml has it", metavar="NAME"))
+    if kind == "user":
+        arguments.append(option("--role", "the role to request: analyst, viewer or operator", default=""))
+        arguments.append(option("--oidc", "log in at this identity provider (OpenID Connect)", metavar="ISSUER"))
+        arguments.append(option("--client-id", "fedspan's name at the provider (fedspan)", default="fedspan"))
+    add(
+        group,
+        "enroll",
+        f"{MODULE}:enroll_{kind}",
+        "make a key here, and a request to take part with it",
+        *arguments,
+        description="Make a key on this machine, which it does not leave, and a request for the authority. "
+        "In a kit that takes part already, the new key replaces the one of now when the authority approves it.",
+        example=f"fedspan {kind} enroll{'' if kind == 'coordinator' else f' {name}'}",
+    )
+    add(
+        group,
+        "join",
+        f"{MODULE}:join_{kind}",
+        "install the signed list of participants, with this kit's certificate",
+        path("kit", "KIT", f"the {kind}'s kit"),
+        path("list", "members.json", "the list, from the authority"),
+        option("--root", "the digest of the root's key, as the authority reads it out", default="", metavar="DIGEST"),
+        description="Install the list of participants that the authority has signed, with the certificate of this kit. "
+        "A process that runs with the kit takes it up.",
+        example=f"fedspan {kind} join kits/{name} members.json",
+    )

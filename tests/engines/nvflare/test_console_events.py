@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
+from fedspan.engines.nvflare.setup import console_events
 from fedspan.engines.nvflare.setup.console_events import NewEvents, event_of
 
 
@@ -19,3 +21,11 @@ def test_a_repeated_event_is_shown_once(capsys):
     for line in ("one", "one", "two", "one"):
         events.report(line)
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["one", "two", "one"]
+
+
+def test_events_as_json(monkeypatch, capsys):
+    monkeypatch.setenv(console_events.FORM, "json")
+    console_events.report('north "joined"')
+    line = json.loads(capsys.readouterr().out)
+    assert line["event"] == 'north "joined"'
+    assert line["time"].endswith("+00:00")

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedspan.engines.members.certificates import pem, read_certificate, subject_of
 from fedspan.engines.members.enrolment import RUNNER
-from fedspan.engines.members.kit_instance import INSTANCE
+from fedspan.engines.members.kit_instance import INSTANCE, VERSION
 from fedspan.engines.members.member_list import DAY, MEMBERS, ends_soon
 from fedspan.engines.nvflare.server.study_queue import disabled_sites
 from fedspan.engines.nvflare.setup.console_events import REFUSED, report
@@ -36,6 +36,7 @@ class Admittance:
         self._instances: dict[str, str] = {}  # by site: of the kit that is connected
         self._certificates: dict[str, bytes] = {}  # by connection: of the user behind it
         self.notices: dict[str, str] = {}
+        self.site_versions: dict[str, str] = {}  # by site: of fedspan, as it states it
         self._warned = time.monotonic()
 
     @property
@@ -131,6 +132,7 @@ def install(server: Any, admittance: Admittance) -> None:
             certificate = pem(read_certificate(bytes(request.payload[IdentityChallengeKey.CERT])))
             peer = request.payload.get_peer_context()
             instance = str(peer.get_prop(INSTANCE, "")) if peer else ""
+            admittance.site_versions[name] = str(peer.get_prop(VERSION, ""))[:40] if peer else ""
             there = manager.name_to_clients.get(name)
             heard = float(there.last_connect_time) if there is not None else 0.0
             why = admittance.objection(name, certificate, instance, heard, place)

@@ -22,6 +22,7 @@ from fedspan.engines.nvflare.client.user_session import CHANNEL, SITE_CHANNEL
 from fedspan.engines.nvflare.server import admittance as admittances
 from fedspan.engines.nvflare.server import study_queue
 from fedspan.engines.nvflare.server.admittance import Admittance
+from fedspan.engines.nvflare.server.state_file import keep_state
 from fedspan.errors import MessageError
 
 #: Seconds between two probes of a site, for its answer, and without one after which it counts as silent.
@@ -48,6 +49,8 @@ class HubComponent(FLComponent):  # type: ignore[misc]
             hub = Hub(admittance, cell_carry(cell))
             cell.register_request_cb(channel=CHANNEL, topic="*", cb=hub.request)
             threading.Thread(target=hub.watch, daemon=True, name="fedspan-hub").start()
+            state = (study_queue.home, engine, admittance)
+            threading.Thread(target=keep_state, args=state, daemon=True, name="fedspan-state").start()
 
 
 def cell_carry(cell: Any) -> Carry:

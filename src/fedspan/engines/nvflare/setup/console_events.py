@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 import sys
 import time
+from datetime import UTC, datetime
 from typing import ClassVar
 
+#: The environment variable that decides how events are printed: ``json``, or as text.
+FORM = "FEDSPAN_LOG"
 #: Before the reason why the coordinator does not admit a participant: trying again does not help.
 REFUSED = "not admitted: "
 
@@ -69,5 +74,8 @@ class NewEvents:
 
 
 def report(line: str) -> None:
-    """Print one line with the time, at once."""
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stdout, flush=True)
+    """Print one line with the time, at once; as JSON where the environment says so."""
+    text = f"{time.strftime('%H:%M:%S')} {line}"
+    if os.environ.get(FORM) == "json":
+        text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": line})
+    print(text, file=sys.stdout, flush=True)

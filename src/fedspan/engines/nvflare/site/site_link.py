@@ -15,12 +15,13 @@ from typing import Any
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 
-from fedspan.engines.members.kit_instance import INSTANCE, kit_instance
+from fedspan.engines.members.kit_instance import INSTANCE, VERSION, kit_instance
 from fedspan.engines.members.member_list import DAY, ends_soon
 from fedspan.engines.nvflare.client.user_session import SITE_CHANNEL
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
+from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.errors import FedspanError
 
 #: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
@@ -40,6 +41,7 @@ class SiteLinkComponent(FLComponent):  # type: ignore[misc]
         """Open the link when the site is up; before that, send the instance of the kit with the registration."""
         if event_type == EventType.BEFORE_CLIENT_REGISTER and home is not None:
             fl_ctx.set_prop(INSTANCE, kit_instance(home), private=False, sticky=False)
+            fl_ctx.set_prop(VERSION, fedspan_version(), private=False, sticky=False)
         if event_type == EventType.SYSTEM_START and home is not None:
             link = SiteLink(home)
             fl_ctx.get_engine().get_cell().register_request_cb(channel=SITE_CHANNEL, topic="*", cb=link.request)

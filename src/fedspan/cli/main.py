@@ -156,6 +156,9 @@ def _add_local(commands: Any) -> None:
         _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
         _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
         _option("--live", "write live.html in the output folder, a page that follows the run", action="store_true"),
+        _option("--partial", "learn on from what is new at each site since the last round", action="store_true"),
+        _option("--every", "with --partial: a round in each such time, such as 1h or 15min", metavar="TIME"),
+        _option("--rounds", "with --every: stop after this number of rounds", type=int, metavar="N"),
         description=help_texts.RUN,
         example="fedspan run study.toml",
     )
@@ -185,6 +188,8 @@ def _add_local(commands: Any) -> None:
         _path("--alarms", "FILE", "append alarms to a file instead of standard output"),
         _path("--state", "FILE", "keep the place in the input, and sums for the next federated update"),
         _option("--top", "features that an alarm names (default: 3)", type=int, default=3),
+        _path("--periods", "FOLDER", "with --state: write the sums of each period here, for the next federated update"),
+        _option("--every", "seconds of a period (default: 3600)", type=float, default=3600.0),
         description=help_texts.GATEWAY,
         example="fedspan gateway detector.npz --rows traffic.jsonl --follow --state sums.npz --alarms alarms.jsonl",
     )

@@ -16,8 +16,6 @@ from fedspan.errors import InputError
 
 #: The property in which a site's process sends the instance of its kit.
 INSTANCE = "fedspan_instance"
-#: The same for the version of fedspan at a site.
-VERSION = "fedspan_version"
 
 _MACHINE = Path("/etc/machine-id")
 

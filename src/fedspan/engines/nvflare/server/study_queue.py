@@ -17,13 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_component import FLComponent
-
 from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
+from fedspan.engines.nvflare.flare import Component, EventType, Head, Message, RefusedError, cell_of, serve
 from fedspan.engines.nvflare.setup.kit import write_json
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
@@ -84,14 +82,14 @@ def study_log(folder: Path) -> str:
         return ""
 
 
-class StudyQueueComponent(FLComponent):  # type: ignore[misc]
+class StudyQueueComponent(Component):  # type: ignore[misc]
     """The queue as a component of NVIDIA FLARE's server."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Open the queue when the coordinator is up."""
         if event_type == EventType.SYSTEM_START and home is not None:
             queue = StudyQueue(home)
-            fl_ctx.get_engine().get_cell().register_request_cb(channel=CHANNEL, topic="*", cb=queue.request)
+            serve(cell_of(fl_ctx), CHANNEL, queue.request)
             threading.Thread(target=queue.watch, daemon=True, name="fedspan-studies").start()
 
 
@@ -107,18 +105,15 @@ class StudyQueue:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: dict[str, int] = {}
 
-    def request(self, message: Any) -> Any:
+    def request(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer a user's request, whatever it holds."""
-        from nvflare.fuel.f3.cellnet.utils import new_cell_message
-
         try:
-            opened = open_sealed(bytes(message.payload), self._authority, PURPOSE, COORDINATOR, LARGEST)
-            answer = self.answer(opened)
+            answer = self.answer(open_sealed(bytes(body), self._authority, PURPOSE, COORDINATOR, LARGEST))
         except FedspanError as error:
-            answer = {"refused": str(error)}
+            raise RefusedError(str(error)) from None
         except (KeyError, TypeError, ValueError):
-            answer = {"refused": "the request lacks a field that it must have"}
-        return new_cell_message({}, answer)
+            raise RefusedError("the request lacks a field that it must have") from None
+        return {name: value for name, value in answer.items() if name != "results"}, answer.get("results", b"")
 
     def answer(self, opened: Opened) -> dict[str, Any]:
         """Do what a signed request of a user states, if its role allows it.

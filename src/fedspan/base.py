@@ -124,13 +124,15 @@ class FedEstimator(BaseEstimator):
             self.run_ = run.record
 
     @contextmanager
-    def _updating(self, X: Any, sites: Any, batch: str | None) -> Iterator[Federation | None]:
+    def _updating(
+        self, X: Any, sites: Any, batch: str | None, sample_weight: Any = None
+    ) -> Iterator[Federation | None]:
         """Run the block as one run on new rows, with the columns that the estimator was fitted on.
 
         It gets ``None`` where all rows of the `batch` are counted already. Sets ``run_``, and adds to ``sites_`` and to
         ``counted_batches_``.
         """
-        fed = self._as_federation(X, None, sites, reset=False)
+        fed = self._as_federation(X, None, sites, sample_weight=sample_weight, reset=False)
         counted: dict[str, tuple[str, ...]] = getattr(self, "counted_batches_", {})
         new = uncounted(batch, counted, fed)
         if new is None:

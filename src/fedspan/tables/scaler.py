@@ -107,6 +107,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         y: Any = None,
         *,
         sites: Any = None,
+        sample_weight: Any = None,
         decay: float = 1.0,
         half_life: float | None = None,
         batch: str | None = None,
@@ -115,6 +116,8 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
 
         Parameters
         ----------
+        sample_weight : array (n,), optional
+            Weights of the rows of a table. A federation's sites have their own.
         decay : float, default=1.0
             What the rows before count from now on, above 0 and at most 1. With 1 the result is that of all rows at
             once.
@@ -127,10 +130,10 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         if self.aggregator is not None or self.privacy is not None:
             raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
         if not hasattr(self, "n_samples_seen_"):
-            self.fit(X, y, sites=sites)
+            self.fit(X, y, sites=sites, sample_weight=sample_weight)
             self.counted_batches_ = with_batch(batch, {}, self.sites_)
             return self
-        with self._updating(X, sites, batch) as fed:
+        with self._updating(X, sites, batch, sample_weight) as fed:
             if fed is None:
                 return self
             factor = factor_of(decay, half_life, fed)

@@ -134,3 +134,12 @@ def test_rows_far_from_all_landmarks_and_too_many_axes():
     assert np.isfinite(found.vectors).all()
     with pytest.raises(InputError, match="k=21 must be a whole number between 1 and 20, the rank"):
         spectral_factor(K, kernel_matrix(Y, Y, 0.05), 21)
+
+
+def test_sums_in_parts_are_those_of_all_rows(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(gaussian_kernel, "on_processor", lambda array: False)
+    rng = np.random.default_rng(0)
+    for n in (0, 10, 1024, 2500):
+        K = rng.random((n, 3))
+        np.testing.assert_allclose(gaussian_kernel._column_sums(torch.tensor(K)), K.sum(axis=0), atol=1e-10)

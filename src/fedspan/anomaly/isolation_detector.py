@@ -23,6 +23,7 @@ from fedspan.base import check_aggregator
 from fedspan.checks import whole_number
 from fedspan.federation import Federation
 from fedspan.sums.moments import refuse_bad_values
+from fedspan.sums.row_moments import RowMoments
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -146,6 +147,14 @@ class FedIsolationDetector(ExplainedDetector):
         new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_)
         self.leaf_counts_ = factor * self.leaf_counts_ + new
         self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
+
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        self.leaf_counts_ = factor * self.leaf_counts_ + found["leaf_counts"]
+        self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
+
+    def _change_units(self, factor: Vector, shift: Vector) -> None:
+        super()._change_units(factor, shift)
+        self.cuts_ = factor[self.features_] * self.cuts_ + shift[self.features_]
 
     def _comparable(self) -> float:
         # Depths grow with the number of rows until these are many more than the subsample.

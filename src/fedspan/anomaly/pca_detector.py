@@ -26,11 +26,13 @@ from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.pca.solvers import SOLVERS
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums, noisy_sums
-from fedspan.sums.batches import kept_moments
+from fedspan.sums.batches import kept_moments, learned_on
+from fedspan.sums.columns import Columns
 from fedspan.sums.moments import row_moments
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
 from fedspan.sums.noisy_quantiles import search as noisy_search
 from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments
+from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -347,6 +349,16 @@ class FedPCADetector(ExplainedDetector):
         if hasattr(self, "moments_"):
             pca.moments_ = self.moments_
         self._learn_model(fed, None, pca._moments_with_new(fed, factor), of_all=True)
+        self.n_samples_ = round(self.n_samples_)
+        self._choose_left_out()
+
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        d = self.n_features_in_
+        if not hasattr(self, "moments_"):
+            raise InputError("this model keeps no moments to learn on from: fit it with solver='covariance'")
+        merged = learned_on(self.moments_, d, rows, factor)
+        known = MergedMoments(merged, fed.sites, Columns(d, self._names()), np.zeros(d, np.int64))
+        self._learn_model(fed, None, known, of_all=True)
         self.n_samples_ = round(self.n_samples_)
         self._choose_left_out()
 

@@ -93,7 +93,7 @@ def main() -> None:
                     9, aggregator=aggregator, fit_intercept=True, iterations=50, share_coefs=False
                 ).fit(attacked)
             values.append(right(adapted(spoilt), 20))
-        print(f"{count:5d}{values[0]:7.3f}{values[1]:19.3f}")
+        print(f"{count:9d}{values[0]:7.3f}{values[1]:19.3f}")
     if plt:
         draw(curves)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.utils import get_tags
@@ -151,3 +152,18 @@ def test_verbose_shows_progress_only_on_standard_error(kind, capsys, monkeypatch
     assert shown.out == ""
     make(kind).fit(X, Y, sites=labels)
     assert capsys.readouterr().err == ""
+
+
+def test_names_of_columns_pass_through_transforms():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["age", "dose"])
+    frame["ward"] = ["A", "B", "A"] * 10
+    fed = fs.federate(frame, sites=np.arange(30) % 3)
+    encoder = fs.FedTabularEncoder().fit(fed)
+    scaler = fs.FedStandardScaler().fit(encoder.transform(fed))
+    encoded = list(encoder.get_feature_names_out())
+    assert list(scaler.names_before_) == encoded
+    assert not hasattr(scaler, "feature_names_in_")  # tables behind an encoder are arrays without names
+    adjusted = fs.FedComBat(covariates=["age"]).fit(scaler.transform(encoder.transform(fed)))
+    assert adjusted.covariates_.tolist() == [encoded.index("age")]
+    scaler.fit(fs.federate(frame[["age", "dose"]].to_numpy()))
+    assert not hasattr(scaler, "names_before_")

@@ -106,16 +106,19 @@ class FedEstimator(BaseEstimator):
         if needs is not None:
             fed.need_single_replies(f"{type(self).__name__}{needs}", or_totals=self._totals_will_do())
         settings = {**self._settings_that_count(), "random_state": self._seed()}
-        observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
+        observers = self._observers()
         with fed.begin(type(self).__name__, settings, settings["random_state"], observers) as run:
             columns, agreed = agree_on_columns(run, text=self.takes_text) if agree is None else agree(run)
             if columns.weighted:
                 self._check_weights()
+            self.__dict__.pop("names_before_", None)
             if isinstance(X, Federation):  # scikit-learn has validated the columns of a table
                 self.n_features_in_ = columns.count
                 self.__dict__.pop("feature_names_in_", None)
                 if columns.names is not None:
                     self.feature_names_in_ = np.array(columns.names, dtype=object)
+                elif len(X.column_names or ()) == columns.count:  # not in feature_names_in_: tables need no names then
+                    self.names_before_ = np.array(X.column_names, dtype=object)
             self.sites_ = agreed.sites
             yield agreed
             self.run_ = run.record
@@ -133,7 +136,7 @@ class FedEstimator(BaseEstimator):
         if new is None:
             yield None
             return
-        observers = [ProgressBar()] if getattr(self, "verbose", 0) else []
+        observers = self._observers()
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
             columns, agreed = agree_on_columns(run, text=self.takes_text)
@@ -148,6 +151,12 @@ class FedEstimator(BaseEstimator):
             yield agreed
             self.run_ = run.record
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
+
+    def _observers(self) -> list[ProgressBar]:
+        verbose = getattr(self, "verbose", 0)
+        if not isinstance(verbose, int | np.integer | np.bool_):
+            raise InputError(f"verbose={verbose!r} must be 0, or 1 for a progress bar")
+        return [ProgressBar()] if verbose else []
 
     def _settings_that_count(self) -> dict[str, Any]:
         """Return the parameters that have an effect, for the record of the run."""
@@ -229,7 +238,8 @@ class FedEstimator(BaseEstimator):
         return table
 
     def _names(self) -> tuple[str, ...] | None:
-        names = getattr(self, "feature_names_in_", None)
+        """Return the names of the columns: those of the tables, or those that the transform before it gives."""
+        names = getattr(self, "feature_names_in_", getattr(self, "names_before_", None))
         return None if names is None else tuple(names)
 
     def _seed(self) -> int | None:
@@ -276,7 +286,12 @@ def _let_federations_pass(cls: type) -> None:
 def _dispatching(for_tables: Callable[..., Any], for_federations: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(for_tables)
     def method(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        return (for_federations if isinstance(X, Federation) else for_tables)(self, X, *args, **kwargs)
+        if not isinstance(X, Federation):
+            return for_tables(self, X, *args, **kwargs)
+        seen = for_federations(self, X, *args, **kwargs)
+        names = self._names() if isinstance(self, FedEstimator) else None
+        known = names is not None and isinstance(seen, Federation)
+        return seen.named(map(str, self.get_feature_names_out(names))) if known else seen
 
     return method
 

@@ -155,7 +155,10 @@ def _of_file(path: str | os.PathLike[str]) -> Any:
     except InputError:
         raise
     except Exception as error:  # of bytes from outside, which need not be a zip archive, JSON or npy
-        raise InputError(f"{path} is not a fedspan model, or is damaged: {type(error).__name__}: {error}") from None
+        raise InputError(
+            f"{path} is not a fedspan model, or is damaged ({type(error).__name__}): name the output folder of "
+            "'fedspan run', or a file that fedspan.save wrote"
+        ) from None
     steps = [step for _, step in model.steps] if _is_pipeline(model) else [model]
     if not all(map(_is_estimator, steps)):
         raise InputError(f"{path} is not a fedspan model: it holds a {type(model).__name__}")

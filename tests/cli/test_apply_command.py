@@ -115,6 +115,69 @@ def test_predictions_by_site_and_by_task(folder, tables):
     np.testing.assert_allclose(pd.read_csv("few.csv")["prediction"], expected)
 
 
+def test_models_that_differ_by_site_are_applied_at_a_site(folder, tables, capsys):
+    model = trained('name = "FedComBat"', data='drop = ["cost"]')
+    assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 2
+    assert "name the site of all rows with --site" in capsys.readouterr().err
+    assert main(["apply", "study", "new.csv", "--out", "out.csv", "--site", "south"]) == 0
+    rows = tables[["age", "dose", "pulse"]]
+    expected = model[-1].transform(model[0].transform(rows), sites="south")
+    results = pd.read_csv("out.csv")
+    assert list(results.columns) == ["age", "dose", "pulse"]
+    np.testing.assert_allclose(results, expected)
+    (folder / "study").rename("combat")
+    local = trained('name = "LocalPCADetector"', data='drop = ["cost"]')
+    assert main(["apply", "study", "new.csv", "--out", "out.csv", "--site", "south"]) == 0
+    expected = -local[-1].score_samples(local[0].transform(rows), site="south")
+    np.testing.assert_allclose(pd.read_csv("out.csv")["score"], expected)
+    assert not np.allclose(expected, -local[-1].score_samples(local[0].transform(rows)))
+
+
+def test_rows_of_a_site_column_are_scored_by_their_own_site(folder, tables):
+    whole = pd.concat([pd.read_parquet(f"{name}.parquet").assign(site=name) for name in ("north", "south")])
+    whole.drop(columns="cost").to_csv("all.csv", index=False)
+    text = '[data]\nfile = "all.csv"\nsite_column = "site"\n[model]\nname = "LocalPCADetector"\n'
+    (folder / "study.toml").write_text(text)
+    assert main(["run", "study.toml"]) == 0
+    sites = np.array(["north", "south", "elsewhere"])[np.arange(len(tables)) % 3]
+    tables.assign(site=sites).to_csv("new.csv", index=False)
+    model, rows, found = fs.load("study")[-1], tables[["age", "dose", "pulse"]], applied()
+    for name in ("north", "south", None):
+        at = sites == (name or "elsewhere")
+        np.testing.assert_allclose(found["score"][at], -model.score_samples(rows[at], site=name))
+        np.testing.assert_array_equal(found["alarm"][at], model.predict(rows[at], site=name) == -1)
+
+
+def test_a_curve_of_all_rows_gives_nothing_for_one(folder, tables, capsys):
+    for name in ("north", "south"):
+        pd.read_parquet(f"{name}.parquet").assign(died=1).to_parquet(f"{name}.parquet")
+    (folder / "study.toml").write_text(
+        '[data]\nsites = { north = "north.parquet", south = "south.parquet" }\ntarget = ["age", "died"]\n'
+        '[model]\nname = "FedKaplanMeier"\n'
+    )
+    assert main(["run", "study.toml"]) == 0
+    pd.read_parquet("north.parquet").to_csv("new.csv", index=False)
+    assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 2
+    assert "FedKaplanMeier describes all rows together" in capsys.readouterr().err
+
+
+def test_columns_keep_their_names_behind_an_encoder(folder):
+    for seed, name in enumerate(("north", "south")):
+        rows(seed).drop(columns="patient").to_csv(f"{name}.csv", index=False)
+    text = '[data]\nsites = { north = "north.csv", south = "south.csv" }\ntarget = "dose"\n'
+    text += '[[preprocess]]\nname = "FedTabularEncoder"\n[model]\nname = "FedLinearRegression"\n'
+    (folder / "study.toml").write_text(text)
+    with pytest.warns(UserWarning, match="have the coefficient 0: ward_none"):
+        assert main(["run", "study.toml"]) == 0
+    summary = fs.load("study")[-1].summary()
+    assert "ward_A" in summary
+    assert "age" in summary
+    (folder / "study.toml").write_text(text.replace("FedLinearRegression", "FedStandardScaler"))
+    assert main(["run", "study.toml", "--out", "scaled"]) == 0
+    assert main(["apply", "scaled", "north.csv", "--out", "out.csv"]) == 0
+    assert "ward_A" in pd.read_csv("out.csv").columns
+
+
 def test_a_saved_model_and_a_saved_pipeline_are_applied(folder, tables):
     pipeline = trained('name = "FedPCA"\nn_components = 1', data='drop = ["cost"]')
     fs.save(pipeline, "whole.fedspan")

@@ -97,3 +97,11 @@ def test_files_of_one_name_in_different_folders(folder):
         rows(seed).to_csv(f"{name}/rows.csv", index=False)
     study = written("north/rows.csv", "south/rows.csv")
     assert study["data"]["sites"] == {"north-rows": "north/rows.csv", "south-rows": "south/rows.csv"}
+
+
+def test_files_and_folders_of_one_name_have_different_sites(folder):
+    for year in ("2023", "2024"):
+        (folder / year / "ward").mkdir(parents=True)
+        rows(int(year)).to_csv(folder / year / "ward" / "a.csv", index=False)
+    sites = written("2023/ward/a.csv", "2024/ward/a.csv")["data"]["sites"]
+    assert sites == {"2023-ward-a": "2023/ward/a.csv", "2024-ward-a": "2024/ward/a.csv"}

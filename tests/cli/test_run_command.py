@@ -436,3 +436,30 @@ def test_a_killed_study_resumes_to_the_same_model(tmp_path, study):
     whole, resumed = (fs.load(tmp_path / name / "model.fedspan") for name in ("whole", "results"))
     np.testing.assert_array_equal(whole.components_, resumed.components_)
     assert any(call.replayed for call in resumed.run_.calls)
+
+
+def test_a_study_that_begins_with_a_byte_order_mark_runs(study):
+    study.write_bytes(b"\xef\xbb\xbf" + study.read_bytes())
+    assert main(["run", str(study)]) == 0
+
+
+def test_warnings_are_one_line_without_a_place_in_the_code():
+    code = """
+import sys, types, warnings
+import fedspan.cli.main
+
+def warns():
+    warnings.warn("two\\nlines")
+    return 0
+
+class Parser:
+    def parse_args(self, argv):
+        return types.SimpleNamespace(target="stand_in:warns")
+
+sys.modules["stand_in"] = types.SimpleNamespace(warns=warns)
+cli = sys.modules["fedspan.cli.main"]
+cli._parser = Parser
+cli.main([])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "fedspan: warning: two lines\n"

@@ -64,7 +64,7 @@ def test_a_target_that_is_missing_is_asked_for(tmp_path, frame, capsys):
     text = STUDY.format(model="FedKaplanMeier", target="'days'", drop=["answer"])
     path.write_text(text.replace("target = 'days'\n", ""))
     assert main(["run", str(path)]) != 0
-    assert "learns a target: name its column in [data]" in capsys.readouterr().err
+    assert "FedKaplanMeier learns a time and an event: name their columns in [data]" in capsys.readouterr().err
 
 
 def test_categories_and_gaps_in_a_study(tmp_path, frame, capsys):

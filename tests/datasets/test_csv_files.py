@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -166,11 +167,29 @@ def test_words_that_were_taken_as_missing_are_counted(tmp_path):
         ("a,b\n1,2020-01-01\n?,word\n", Dialect(missing=("?",))),
     ],
 )
-def test_large_files_are_read_by_their_first_rows_with_the_same_result(tmp_path, monkeypatch, text, dialect):
+def test_what_the_first_rows_show_and_what_all_cells_settle_are_the_same(tmp_path, monkeypatch, text, dialect):
     path = tmp_path / "rows.csv"
     path.write_text(text, encoding="utf-8")
-    small = read_table(path, dialect)
-    monkeypatch.setattr("fedspan.datasets.sources.file_source._TEXT_FIRST", 0)
-    large = read_table(path, dialect)
-    pd.testing.assert_frame_equal(small, large)
-    assert missing_words(small) == missing_words(large)
+    shown = read_table(path, dialect)
+    monkeypatch.setattr("fedspan.datasets.sources.csv_table._csv_type", lambda found, dialect: pa.string())
+    settled = read_table(path, dialect)
+    pd.testing.assert_frame_equal(shown, settled)
+    assert missing_words(shown) == missing_words(settled)
+
+
+def test_a_first_line_longer_than_the_first_look(tmp_path):
+    names = [f"{'a long name ' * 100}{i}" for i in range(200)]
+    frame = read_table(written(tmp_path, ",".join(names) + "\n" + ",".join(["1"] * 200) + "\n"))
+    assert list(frame.columns) == names
+
+
+def test_a_wide_table_is_built_once(tmp_path, monkeypatch):
+    """Columns are not replaced one by one: that takes time by the square of their number."""
+    built = []
+    made = pa.table
+    monkeypatch.setattr(pa, "table", lambda *given, **named: built.append(1) or made(*given, **named))
+    names = [f"c{i}" for i in range(500)]
+    frame = read_table(written(tmp_path, ",".join(names) + "\n" + ",".join(["1.5"] * 500) + "\n"))
+    assert list(frame.columns) == names
+    assert (frame.to_numpy() == 1.5).all()
+    assert len(built) < 5

@@ -134,3 +134,12 @@ def test_rows_far_from_all_landmarks_and_too_many_axes():
     assert np.isfinite(found.vectors).all()
     with pytest.raises(InputError, match="k=21 must be a whole number between 1 and 20, the rank"):
         spectral_factor(K, kernel_matrix(Y, Y, 0.05), 21)
+
+
+def test_products_in_parts_are_those_of_all_rows():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    for n in (0, 10, 4096, 9000):
+        K, X = rng.random((n, 3)), rng.normal(size=(n, 5))
+        found = gaussian_kernel._card_product(torch.tensor(K), torch.tensor(X))
+        np.testing.assert_allclose(found, K.T @ X, atol=1e-10)

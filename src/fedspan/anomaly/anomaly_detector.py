@@ -175,7 +175,7 @@ class FedAnomalyDetector(ExplainedDetector):
         }
         member = makers[name]()
         member.quantile = self.quantile
-        for known in ("n_features_in_", "feature_names_in_", "sites_", "n_samples_", *MEMBERS[name]):
+        for known in ("n_features_in_", "feature_names_in_", "names_before_", "sites_", "n_samples_", *MEMBERS[name]):
             if hasattr(self, known):
                 setattr(member, known, getattr(self, known))
         return member

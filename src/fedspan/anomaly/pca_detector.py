@@ -291,7 +291,7 @@ class FedPCADetector(ExplainedDetector):
 
     def _share_columns(self, pca: FedPCA) -> None:
         """Give `pca`, which learns within this estimator's run, the columns and sites."""
-        for name in ("n_features_in_", "feature_names_in_", "sites_"):
+        for name in ("n_features_in_", "feature_names_in_", "names_before_", "sites_"):
             if hasattr(self, name):
                 setattr(pca, name, getattr(self, name))
 

@@ -32,3 +32,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Se
 def _console() -> Console:
     console = Console(file=sys.stdout)
     return console if console.is_terminal else Console(file=sys.stdout, width=_WIDTH)
+
+
+def one_line_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning as one line, for `warnings.formatwarning`: its place in the code says nothing to a user."""
+    return f"fedspan: warning: {' '.join(str(message).split())}\n"

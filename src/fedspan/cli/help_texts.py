@@ -101,6 +101,9 @@ components, the position on the map or the prediction.
 
 Columns are matched by name, whatever their order, and others are ignored. A CSV file is read and written as those of
 the study are: with its separator, decimal point and encoding.
+
+Where a model differs by site (FedComBat, a threshold or a regression for each site), the site of a row is in the
+study's site column, or --site names that of all rows.
 """
 
 GATEWAY = """\

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,9 +17,10 @@ from fedspan.cli.command_parser import add as _add
 from fedspan.cli.command_parser import group as _group
 from fedspan.cli.command_parser import option as _option
 from fedspan.cli.command_parser import path as _path
+from fedspan.cli.console import one_line_warning
 from fedspan.cli.federation import members_parser
 from fedspan.cli.site.owner_arguments import add_owner_commands
-from fedspan.errors import FedspanError, InputError, JournalError
+from fedspan.errors import DataMissingError, FedspanError, InputError, JournalError, MissingPackageError, PolicyError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
 PAPERS = {
@@ -36,11 +38,14 @@ METHODS = ("fed-tsne", "sense")
 CONSOLE: dict[str, Any] = {"nargs": "?", "const": "8765", "metavar": "[HOST:]PORT"}
 #: Targets that run in the foreground.
 PROCESSES = "fedspan.engines.nvflare.setup.processes"
+#: Errors that a user can correct.
+_BAD_INPUTS = (DataMissingError, InputError, JournalError, MissingPackageError, PolicyError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    function = ""
+    function, usual = "", warnings.formatwarning
+    warnings.formatwarning = one_line_warning
     try:
         values = vars(_parser().parse_args(argv))
         module, _, function = str(values.pop("target")).partition(":")
@@ -52,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except FedspanError as error:
         print(f"fedspan: {error}", file=sys.stderr)
-        return 2 if isinstance(error, (InputError, JournalError)) else 1
+        return 2 if isinstance(error, _BAD_INPUTS) else 1
     except OSError as error:  # a folder that can't be written to, a full disk
         if error.filename is None or error.strerror is None:
             raise
@@ -62,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = "; finished calls are kept, continue with --resume" if function == "run" else ""
         print(f"fedspan: interrupted{kept}", file=sys.stderr)
         return 130
+    finally:
+        warnings.formatwarning = usual
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -158,6 +165,7 @@ def _add_local(commands: Any) -> None:
         _path("study", "STUDY", "output folder of 'fedspan run', or a saved model or pipeline"),
         _path("new", "NEW", "the table of the new rows: CSV, Parquet, Feather, Excel or NPZ"),
         _path("--out", "FILE", "where to write: a .csv or .parquet file", required=True),
+        _option("--site", "the site of all new rows, for models that differ by site", metavar="NAME"),
         description=help_texts.APPLY,
         example="fedspan apply study new.csv --out scores.csv",
     )
@@ -346,12 +354,15 @@ class _Parser(argparse.ArgumentParser):
 
 def reproduce(paper: str, quick: bool, out: Path | None) -> int:
     """Run a paper's setting, print its tables, and save a page."""
+    from fedspan.cli.study.run_folder import make_folder
     from fedspan.engines.local.blas_threads import PinnedThreads
 
+    folder = out or Path(f"reproduce-{paper}")
+    make_folder(folder)
     module = importlib.import_module(PAPERS[paper])
     one_thread = PinnedThreads(1)  # so that times and last bits do not depend on how many cores are free
     results = module.run(quick=quick)
     one_thread.release()
     results.print()
-    print(f"report: {results.save(out or Path(f'reproduce-{paper}'))}")
+    print(f"report: {results.save(folder)}")
     return 0

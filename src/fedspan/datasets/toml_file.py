@@ -32,7 +32,7 @@ def parsed(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _read(path: Path) -> tuple[str, dict[str, Any] | str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows editors write a byte order mark
         return text, tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -99,7 +99,8 @@ class Section:
         """Return a file that exists; its name is relative to the folder of this one."""
         file = self.path.parent / name
         if not file.is_file():
-            raise InputError(f"{self.path}: the file {file} does not exist: correct its name")
+            what = "is a folder: name a file in it" if file.is_dir() else "does not exist: correct its name"
+            raise InputError(f"{self.path}: the file {file} {what}")
         return file
 
     def error(self, text: str) -> InputError:

@@ -73,6 +73,7 @@ class View:
     faults: tuple[FaultPlan, ...] = ()
     run: Run | None = None
     largest: float = np.inf  # number of a single reply
+    names: tuple[str, ...] | None = None  # of the columns that the last transform shows
 
     @property
     def conditions(self) -> str:
@@ -98,7 +99,7 @@ class Federation:
 
     def __repr__(self) -> str:
         some = ", ".join(self.sites[:5]) + (", ..." if len(self.sites) > 5 else "")
-        return f"{type(self).__name__}({len(self.sites)} sites: {some})"
+        return f"{type(self).__name__}({len(self.sites)} site{'s' * (len(self.sites) != 1)}: {some})"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks; nothing is requested from the sites."""
@@ -319,7 +320,17 @@ class Federation:
 
         `columns` are the names that the transform was fitted on: a site that has others fails.
         """
-        return self._with(transforms=(*self._view.transforms, Transform.of(transform, parameters, columns)))
+        transforms = (*self._view.transforms, Transform.of(transform, parameters, columns))
+        return self._with(transforms=transforms, names=None)
+
+    def named(self, names: Iterable[str]) -> Federation:
+        """Return the federation with names for the columns that its last transform shows; the sites have none."""
+        return self._with(names=tuple(names))
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """The names of the columns that the last transform shows, where they are known."""
+        return self._view.names
 
     def corrupt(self, attack: Attack, sites: Iterable[str]) -> Federation:
         """Return a federation in which an attack writes the replies of `sites`.

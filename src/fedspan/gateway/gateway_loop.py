@@ -119,7 +119,10 @@ def _scorer(model: Path) -> Scorer:
     except FileNotFoundError:
         raise InputError(f"there is no model {model}: write one by detector.export('detector.npz')") from None
     except (ValueError, KeyError, OSError, EOFError) as error:
-        raise InputError(f"{model} is no exported detector (detector.export('detector.npz')): {error}") from None
+        raise InputError(
+            f"{model} is no exported detector, or is damaged ({type(error).__name__}): write one by "
+            "detector.export('detector.npz')"
+        ) from None
 
 
 def _kept(state: Path, like: KeptSums) -> KeptSums:

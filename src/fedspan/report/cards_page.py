@@ -65,7 +65,7 @@ def write_cards(
     ]
     if more:
         entries = join(Html(f'<li><a href="{esc(link)}">{esc(name)}</a> {esc(text)}</li>') for link, name, text in more)
-        body.append(Html(f'<h2 class="part">And exactly</h2><ul class="more">{entries}</ul>'))
+        body.append(Html(f'<h2 class="part">Exact results</h2><ul class="more">{entries}</ul>'))
     write_page(Path(path), title, join(body, "\n"), style=asset("cards.css"))
     return Path(path)
 

@@ -135,3 +135,12 @@ def test_without_sites_there_is_one():
 def test_numbers_that_overflow_are_reported_as_such(frame):
     with pytest.raises(fs.errors.QuorumError, match=r"the numbers overflow in step 'sums\.moments'.*too large"):
         fs.FedPCA(2).fit(1e200 * frame, sites=LABELS)
+
+
+def test_one_table_may_be_a_path_and_a_list_of_tables_is_refused(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [2.0, 1.0, 0.0], "h": ["x", "y", "x"]})
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    assert repr(fs.federate(tmp_path / "all.csv", sites="h")) == "LocalFederation(2 sites: x, y)"
+    assert repr(fs.federate(str(tmp_path / "all.csv"))) == "LocalFederation(1 site: site)"
+    with pytest.raises(InputError, match=r"list of tables: name the site of each, as in federate\(\{'north': table"):
+        fs.federate([frame, frame])

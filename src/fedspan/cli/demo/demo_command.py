@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedspan.checks import whole_number
 from fedspan.cli.console import print_line
 from fedspan.cli.demo.alarm_card import alarm_card
 from fedspan.cli.demo.attack_card import attack_card
@@ -36,6 +37,8 @@ TABLES = {"digits": (digits_table, "PCA of digits", 1.0), "breast-cancer": (canc
 
 def demo(out: Path, seed: int) -> int:
     """Run all cards and both tables, and write the page that links to their reports."""
+    whole_number("seed", seed, 0)
+    make_folder(out)
     began = time.perf_counter()
     parts = [*CARDS.values(), *TABLES.values()]
     progress = TimeLeft({name: cost for _, name, cost in parts})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import is_clusterer
 from sklearn.pipeline import Pipeline
 
@@ -26,6 +27,8 @@ from fedspan.maps.umap import FedUMAP
 from fedspan.pca.estimator import FedPCA
 from fedspan.persistence import load
 from fedspan.progress import WorkProgress
+from fedspan.statistics.combat.combat_estimator import FedComBat
+from fedspan.statistics.survival.kaplan_meier import FedKaplanMeier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,10 +40,11 @@ _BLOCK = 2**20
 _FEWEST_ROWS = 1000
 
 
-def apply(study: Path, new: Path, out: Path) -> int:
+def apply(study: Path, new: Path, out: Path, site: str | None = None) -> int:
     """Write what a study's model, or a saved one, gives for each row of `new`. Nothing is written before all is known.
 
-    The file has a header and one line per row, in the study's dialect if it is a CSV file.
+    The file has a header and one line per row, in the study's dialect if it is a CSV file. `site` is that of all rows,
+    for models that differ by site.
     """
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"--out {out} must end in .csv or .parquet")
@@ -49,7 +53,9 @@ def apply(study: Path, new: Path, out: Path) -> int:
     if out.exists() and new.exists() and out.samefile(new):
         raise InputError(f"--out {out} is the table of the new rows: choose another file")
     steps = _steps(load(study))
-    training = _training(study)
+    training = _training(study, site)
+    if site is not None and site not in steps[-1].sites_:
+        raise InputError(f"--site {site} must be a site that the model was trained on: {listed(steps[-1].sites_)}")
     dialect = _dialect(new, training.dialect)
     frame = FileSource(new, dialect or Dialect()).read()
     if not len(frame):
@@ -72,22 +78,34 @@ def _steps(model: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Training:
-    """How the tables of the training were written, and which columns name the task and the site of a row."""
+    """How the tables of the training were written, and which columns name the task and the site of a row.
+
+    `site` is that of all new rows, if the user names one.
+    """
 
     dialect: Dialect | None = None
     task: str | None = None
     site_column: str | None = None
+    site: str | None = None
+
+    def sites(self, frame: pd.DataFrame) -> NDArray[np.str_] | None:
+        """Return the site of each row, where it is known."""
+        if self.site is not None:
+            return np.full(len(frame), self.site)
+        if self.site_column not in frame.columns:
+            return None
+        return frame[self.site_column].astype(str).to_numpy(dtype=str)
 
 
-def _training(study: Path) -> _Training:
+def _training(study: Path, site: str | None) -> _Training:
     """Return the settings in the copy of the study; its tables may have moved."""
     if not (study / "study.toml").is_file():
-        return _Training()
+        return _Training(site=site)
     data = read_copy(study)[1].table("data")
     sites = data.raw.get("sites", {})
     tables = [data.raw.get("file", ""), *(sites.values() if isinstance(sites, dict) else ())]
     is_csv = any(isinstance(table, str) and _is_csv(Path(table)) for table in tables)
-    return _Training(stated(data) if is_csv else None, data.value("task", str), data.value("site_column", str))
+    return _Training(stated(data) if is_csv else None, data.value("task", str), data.value("site_column", str), site)
 
 
 def _is_csv(file: Path) -> bool:
@@ -108,6 +126,8 @@ def _results(steps: Sequence[Any], frame: pd.DataFrame, training: _Training, new
 
     features = _features(steps[0], frame, new)
     size = max(_FEWEST_ROWS, _BLOCK // max(1, frame.shape[1]))
+    if training.sites(frame) is None and any(_takes(step, "transform", "sites") for step in steps):
+        size = len(frame)  # rows of an unknown site are one batch, whose effect is learned from all of them
     parts = []
     with WorkProgress(f"applying to {new.name}", len(frame)) as work:
         for start in range(0, len(frame), size):
@@ -123,7 +143,7 @@ def _results_of(
     rows: Any = features
     names = [str(name) for name in rows.columns]
     for step in steps[:-1]:
-        rows = np.asarray(step.transform(rows))
+        rows = np.asarray(step.transform(rows, **_sites_of(step, frame, training, new)))
         names = [str(name) for name in step.get_feature_names_out(names)]
     return _given(steps[-1], rows, names, frame, training, new)
 
@@ -162,19 +182,57 @@ def _given(
     import pandas as pd
 
     if isinstance(model, FedDetector):
-        scores = -model.score_samples(rows)
-        results = pd.DataFrame({"score": scores, "alarm": scores > -model.offset_})
+        results = _detected(model, rows, training.sites(frame))
         if hasattr(model, "explain"):
             results["top_features"] = _top_features(model, rows, names)
         return results
+    if isinstance(model, FedKaplanMeier):
+        raise InputError(
+            "FedKaplanMeier describes all rows together, and gives nothing for single ones: see its curve in the "
+            "study's report.html, or train FedCoxRegression"
+        )
     if is_clusterer(model) and hasattr(model, "predict"):
         return pd.DataFrame({"cluster": model.predict(rows)})
     if hasattr(model, "predict"):
         return pd.DataFrame({"prediction": model.predict(rows, **_of_rows(model, frame, training, new))})
     if not hasattr(model, "transform"):
-        raise InputError(f"{type(model).__name__} gives nothing for new rows")
-    values = np.asarray(model.transform(rows))
-    return pd.DataFrame(values, columns=_columns(model, values.shape[1]))
+        raise InputError(f"{type(model).__name__} gives nothing for new rows: train another model")
+    values = np.asarray(model.transform(rows, **_sites_of(model, frame, training, new)))
+    return pd.DataFrame(values, columns=_columns(model, values.shape[1], names))
+
+
+def _takes(model: Any, method: str, name: str) -> bool:
+    return hasattr(model, method) and name in inspect.signature(getattr(model, method)).parameters
+
+
+def _sites_of(step: Any, frame: pd.DataFrame, training: _Training, new: Path) -> dict[str, Any]:
+    """Return the site of each row, for a step that transforms by it."""
+    if not _takes(step, "transform", "sites"):
+        return {}
+    sites = training.sites(frame)
+    if sites is None and isinstance(step, FedComBat) and len(step.sites_) > 1:
+        column = f" the column {training.site_column!r}," if training.site_column else ""
+        raise InputError(
+            f"{new} lacks{column or ' a column of'} the site of each row, and FedComBat adjusts each site differently: "
+            "name the site of all rows with --site"
+        )
+    return {} if sites is None else {"sites": sites}
+
+
+def _detected(model: Any, rows: Any, sites: NDArray[np.str_] | None) -> pd.DataFrame:
+    """Return scores and alarms; those of a detector that has a threshold, or a model, for each site by the site."""
+    import pandas as pd
+
+    scores, alarm = np.empty(len(rows)), np.empty(len(rows), dtype=bool)
+    known = {} if sites is None else {name: sites == name for name in np.unique(sites) if name in model.sites_}
+    others = np.full(len(rows), True) if sites is None else ~np.isin(sites, list(known))
+    for name, at in (*known.items(), *([(None, others)] if others.any() else [])):
+        part = rows[at]
+        by_site = {} if name is None or not _takes(model, "score_samples", "site") else {"site": str(name)}
+        scores[at] = -model.score_samples(part, **by_site)
+        by_site = {} if name is None or not _takes(model, "predict", "site") else {"site": str(name)}
+        alarm[at] = model.predict(part, **by_site) == -1
+    return pd.DataFrame({"score": scores, "alarm": alarm})
 
 
 def _of_rows(model: Any, frame: pd.DataFrame, training: _Training, new: Path) -> dict[str, Any]:
@@ -186,17 +244,17 @@ def _of_rows(model: Any, frame: pd.DataFrame, training: _Training, new: Path) ->
         column = frame[training.task]
         number = getattr(column.dtype, "kind", "O") in "buif"
         return {"task": column.to_numpy() if number else column.astype(str).to_numpy(dtype=str)}
-    if "site" in takes and training.site_column in frame.columns:
-        return {"site": frame[training.site_column].astype(str).to_numpy(dtype=str)}
-    return {}
+    sites = training.sites(frame)
+    return {"site": sites} if "site" in takes and sites is not None else {}
 
 
-def _columns(model: Any, count: int) -> list[str]:
+def _columns(model: Any, count: int, names: Sequence[str]) -> list[str]:
     if isinstance(model, FedTSNE | FedUMAP):
         return list("xyz")[:count] if count <= 3 else [f"map_{i + 1}" for i in range(count)]
     if isinstance(model, FedPCA):
         return [f"component_{i + 1}" for i in range(count)]
-    return [str(name) for name in model.get_feature_names_out()]
+    before = None if hasattr(model, "feature_names_in_") else names
+    return [str(name) for name in model.get_feature_names_out(before)]
 
 
 def _top_features(model: Any, rows: Any, names: Sequence[str]) -> list[str]:

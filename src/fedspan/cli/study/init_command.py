@@ -41,6 +41,7 @@ class _Column:
     missing: int
     distinct: int
     why_not: str = ""
+    lacking: int = 0
 
     def line(self, width: int) -> str:
         about = [self.kind]
@@ -59,7 +60,8 @@ def init(files: Sequence[Path]) -> int:
         raise InputError(f"{_STUDY} exists in this folder already: rename or remove it first")
     for file in files:
         if not file.is_file():
-            raise InputError(f"the file {file} does not exist: correct its name")
+            what = "is a folder: name the files in it" if file.is_dir() else "does not exist: correct its name"
+            raise InputError(f"the file {file} {what}")
         if [other.resolve() for other in files].count(file.resolve()) > 1:
             raise InputError(f"the file {file} is named twice: each site has its own file")
     sources, frames = _read(files)
@@ -68,6 +70,11 @@ def init(files: Sequence[Path]) -> int:
             raise InputError(f"{file} has no rows: leave it out")
     site_column = _site_column(frames[0]) if len(files) == 1 else None
     columns = _columns(frames, site_column)
+    if all(column.lacking for column in columns):
+        raise InputError(
+            f"no column is in all of {listed([str(file) for file in files])}: rename columns that mean the same, or "
+            "name only files of the same kind"
+        )
     if all(column.why_not for column in columns):
         raise InputError(
             f"no column to learn from is left in {listed([str(file) for file in files])}: all seem to be labels, "
@@ -155,7 +162,7 @@ def _column(name: str, frames: Sequence[pd.DataFrame]) -> _Column:
         why_not = "nearly every row has a value of its own"
     elif kind == "integer" and len(cells) >= _FEWEST and distinct == len(cells) and _IDENTIFIER.fullmatch(name):
         why_not = "it numbers the rows"
-    return _Column(name, kind, missing, distinct, why_not)
+    return _Column(name, kind, missing, distinct, why_not, lacking)
 
 
 def _text(
@@ -238,10 +245,11 @@ def _site_names(files: Sequence[Path]) -> list[str]:
         ending = next((ending for ending in ENDINGS if file.name.lower().endswith(ending)), file.suffix)
         return file.name[: len(file.name) - len(ending)] or file.name
 
-    stems = [stem(file) for file in files]
-    if len(set(stems)) == len(stems):
-        return stems
-    return ["-".join([*file.resolve().parent.parts[-1:], one]) for file, one in zip(files, stems, strict=True)]
+    names, folders = [stem(file) for file in files], [file.resolve().parent for file in files]
+    while len(set(names)) < len(names) and any(folder.name for folder in folders):
+        names = [f"{folder.name}-{name}".lstrip("-") for folder, name in zip(folders, names, strict=True)]
+        folders = [folder.parent for folder in folders]
+    return names
 
 
 def _key(name: str) -> str:

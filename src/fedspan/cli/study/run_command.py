@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from fedspan.base import FedEstimator
 from fedspan.cli.console import print_line, print_table
-from fedspan.cli.study.run_folder import judged_rows, make_folder, write_run_report
+from fedspan.cli.study.run_folder import check_image, judged_rows, make_folder, write_run_report
 from fedspan.cli.study.study_file import ReportPlan, Study, read_study
 from fedspan.cli.study.study_tables import SiteTable, study_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
@@ -71,6 +71,7 @@ def run_study(
         raise InputError(f"{output} is used already: choose another folder with --out, or continue in it with --resume")
     models = (*study.preprocess, study.model)
     tables = [] if connect else study_tables(study)
+    check_image(study.report, tables)
     judged_rows(study.report, list(tables[0].frame.columns) if tables else None)  # a mistake shows before the run
     remote = connect() if connect else None
     fed = remote or embedded(study, tables, run_dir=output)

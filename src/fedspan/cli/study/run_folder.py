@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,18 @@ def write_run_report(
     )
 
 
+def check_image(plan: ReportPlan, tables: Sequence[SiteTable]) -> None:
+    """Refuse an image that has another number of pixels than the tables have columns."""
+    if plan.image is None or not tables:
+        return
+    (height, width), columns = plan.image, tables[0].frame.shape[1]
+    if height * width != columns:
+        raise InputError(
+            f"[report] image = [{height}, {width}] has {height * width:,} pixels, and the rows have {columns:,} "
+            "columns: correct it, or leave out other columns with 'drop'"
+        )
+
+
 def judged_rows(plan: ReportPlan, columns: Sequence[str] | None) -> Judged | None:
     """Return the labelled rows of a plan with the columns that models take; ``None``: with all but the label."""
     if plan.judge is None:
@@ -100,7 +113,12 @@ def _scatter(models: Sequence[Any], tables: Sequence[SiteTable]) -> Scatter | No
     for table in tables:
         coordinates: Any = table.frame.iloc[::step]
         for model in models:
-            coordinates = model.transform(coordinates)
+            by_site = (
+                {"sites": np.full(len(coordinates), table.name)}
+                if "sites" in signature(model.transform).parameters
+                else {}
+            )
+            coordinates = np.asarray(model.transform(coordinates, **by_site))
         if coordinates.shape[1] < 2:
             return None
         points.append(coordinates[:, :2])

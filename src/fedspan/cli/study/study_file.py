@@ -19,6 +19,7 @@ from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, stated
 from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
+from fedspan.statistics.survival.survival_model import FedSurvival
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "GaussianMoments", "PaperNoise")
 STUDY_KEYS = ("seed", "output", "data", "preprocess", "model", "federation", "report", "describe")
@@ -107,8 +108,8 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
             "that 'fedspan fetch' brings, and write the report again with 'fedspan report'"
         )
     data = DataPlan() if at_sites else data_plan(file)
-    if not at_sites and learns_target(model) and not data.target:
-        raise file.error(f"{type(model).__name__} learns a target: name its column in [data], such as target = 'dose'")
+    if not at_sites:
+        _check_target(file, model, data.target)
     report = report_plan(file)
     if report.judge is not None and not isinstance(model, FedDetector):
         raise file.error(f"[report] judge needs a detector, and {type(model).__name__} is not one")
@@ -125,6 +126,19 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
         policy=_policy(federation),
         report=report,
     )
+
+
+def _check_target(file: Section, model: FedEstimator, target: tuple[str, ...]) -> None:
+    """Refuse a study that names no target, or another number of target columns than its model learns."""
+    if not learns_target(model):
+        return
+    wanted, name = 2 if isinstance(model, FedSurvival) else 1, type(model).__name__
+    if not target and wanted == 1:
+        raise file.error(f"{name} learns a target: name its column in [data], such as target = 'dose'")
+    if len(target) != wanted:
+        what = "a time and an event: name their columns" if wanted == 2 else "one target: name its column alone"
+        such = "target = ['days', 'died']" if wanted == 2 else "target = 'dose'"
+        raise file.error(f"{name} learns {what} in [data], such as {such}")
 
 
 def learns_target(model: FedEstimator) -> bool:
@@ -216,6 +230,8 @@ def data_plan(file: Section) -> DataPlan:
         )
     if dialect != Dialect() and not plan.dialects:
         raise section.error(f"{', '.join(DIALECT_KEYS)} are for CSV files, and the study names none: leave them out")
+    if plan.features == ():
+        raise section.error("features = [] names no column: name some, or leave it out for all columns")
     return plan
 
 
@@ -297,7 +313,8 @@ def _named(section: Section, known: Mapping[str, Any]) -> tuple[Any, dict[str, A
     """Return the class that a table names, one of those `known`, and its parameters, which are the other keys."""
     name = section.raw.get("name")
     if not isinstance(name, str) or name not in known:
-        raise section.error(f"name = {name!r} must be one of {', '.join(sorted(known))}")
+        given = "the name is missing, and" if name is None else f"name = {name!r}"
+        raise section.error(f"{given} must be one of {', '.join(sorted(known))}")
     Section(section.raw, section.path, section.where, ("name", *inspect.signature(known[name]).parameters))
     return known[name], {key: value for key, value in section.raw.items() if key != "name"}
 

@@ -17,6 +17,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site_labels import site_rows
 from fedspan.progress import WorkProgress
+from fedspan.statistics.survival.survival_model import FedSurvival
 from fedspan.tables.parts.cells import MISSING
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def study_tables(study: Study) -> list[SiteTable]:
     """Read and check the tables of a study, for its models."""
     first, model = (*study.preprocess, study.model)[0], study.model
     tables = read_tables(study.data, text=first.takes_text)
-    if is_regressor(model):
+    if is_regressor(model) or isinstance(model, FedSurvival):
         texts = {
             table.name: f"the target {listed(study.data.target)} holds text, and {type(model).__name__} learns numbers"
             for table in tables
@@ -177,7 +178,11 @@ def _features(plan: DataPlan, frames: Mapping[str, pd.DataFrame]) -> list[str]:
         if parts:
             reasons[site] = " and ".join(parts)
     partial = [name for name, count in times.items() if count < len(own)]
-    _refuse(reasons, f"leave out what not all sites have, with drop = {partial}, or rename columns")
+    if len(partial) <= _SHOWN:
+        fix = f"leave out what not all sites have, with drop = {partial}, or rename columns"
+    else:
+        fix = "name the columns that all sites have in 'features', or rename columns"
+    _refuse(reasons, fix)
     if not first:
         raise InputError("no column is left to learn from: 'drop', 'label', 'target' and 'task' take all of them")
     return first

@@ -8,7 +8,8 @@ by pyarrow; rows are chosen by SQL conditions, which DuckDB evaluates.
 from __future__ import annotations
 
 from fedspan.datasets.sources.csv_dialect import Dialect, detected
-from fedspan.datasets.sources.file_source import CSV_ENDINGS, ENDINGS, FileSource, Words, missing_words, read_table
+from fedspan.datasets.sources.csv_table import Words
+from fedspan.datasets.sources.file_source import CSV_ENDINGS, ENDINGS, FileSource, missing_words, read_table
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.sql_source import SqlSource
 from fedspan.datasets.sources.streamed_table import stream

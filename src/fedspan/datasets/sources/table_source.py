@@ -92,9 +92,9 @@ def as_frame(table: pa.Table, label: str) -> pd.DataFrame:
     columns = [_plain(table.column(name), name, label) for name in table.column_names]
     whole = pa.table(columns, names=table.column_names)
     frame: pd.DataFrame = whole.to_pandas(date_as_object=False, types_mapper=None)
-    for name in frame.columns:
-        if frame[name].dtype.kind in "mM":
-            frame[name] = frame[name].astype(np.dtype(f"{frame[name].dtype.kind}8[us]"))
+    for name, dtype in frame.dtypes.items():
+        if dtype.kind in "mM":
+            frame[name] = frame[name].astype(np.dtype(f"{dtype.kind}8[us]"))
     return frame
 
 

@@ -232,7 +232,7 @@ def federate(
 
     Parameters
     ----------
-    X : array (n, ...), data frame, or mapping of tables
+    X : array (n, ...), data frame, path, or mapping of tables
         One table, or the table of each site by the site's name: an array, a data frame, the path of a file (see
         `fedspan.datasets.sources`), or a stream (`fedspan.stream`). Columns with names are matched by them, whatever
         their order.
@@ -254,7 +254,9 @@ def federate(
     if isinstance(X, Mapping):
         columns = {"y": y, "task": task, "sample_weight": sample_weight}
         return LocalFederation(_sites_of_tables(X, columns, sites), **kwargs)
-    X = as_pandas(X)
+    if isinstance(X, list | tuple) and any(hasattr(one, "columns") for one in X):
+        raise InputError("X is a list of tables: name the site of each, as in federate({'north': table, ...})")
+    X = as_pandas(_read(X))
     wanted = {"y": y, "task": task, "sample_weight": sample_weight, "sites": sites}
     X, (y, task, weights, sites) = _without_columns(X, wanted)
     if sites is None:
@@ -278,17 +280,24 @@ def _sites_of_tables(tables: Mapping[Any, Any], columns: Mapping[str, Any], site
     for what, values in columns.items():
         if values is not None and not isinstance(values, str):
             raise InputError(f"{what}=... must be the name of a column where X is a dict of tables")
-    from fedspan.datasets.sources import read_table  # loads scikit-learn
-
     found = []
     for name, given in tables.items():
-        table = read_table(Path(given)) if isinstance(given, str | os.PathLike) else given
+        table = _read(given)
         if isinstance(table, RowStream):
             found.append(Site(str(name), table, columns["y"], columns["task"], sample_weight=columns["sample_weight"]))
             continue
         X, (y, task, weights) = _without_columns(as_pandas(table), columns, f"site {str(name)!r}")
         found.append(Site(str(name), X, y, task, sample_weight=weights))
     return found
+
+
+def _read(table: Any) -> Any:
+    """Return a table, read from its file where it is a path."""
+    if not isinstance(table, str | os.PathLike):
+        return table
+    from fedspan.datasets.sources import read_table  # loads scikit-learn
+
+    return read_table(Path(table))
 
 
 def _without_columns(X: Any, wanted: Mapping[str, Any], whose: str = "X") -> tuple[Any, list[Any]]:

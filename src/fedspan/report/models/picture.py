@@ -118,7 +118,7 @@ def array_of(model: Any, name: str, ndim: int) -> Matrix | None:
 
 def names_in(model: Any, before: Names) -> Names:
     """Return the names of a model's features: its own, or those of the results of the step before it."""
-    own = getattr(model, "feature_names_in_", None)
+    own = getattr(model, "feature_names_in_", getattr(model, "names_before_", None))
     names = before if own is None or image_shape(before) is not None else [str(name) for name in own]
     return names if names is not None and len(names) == getattr(model, "n_features_in_", len(names)) else None
 

@@ -3,9 +3,9 @@ Principal subspaces under attack
 ================================
 
 The setting of Table 1 of A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation"
-(ISIT 2024): 1000 columns, 60 directions to be found, three sites of 600 rows, one of which lies. The error is
-``SD_F``, between 0 and ``sqrt(60) = 7.75``. Then a sweep: more and more of eleven sites lie. ``fedspan reproduce
-subspace-median`` prints the whole tables with more seeds, beside the paper's numbers.
+(ISIT 2024): 1000 columns, 60 directions to be found, three sites of 600 rows, one of which is malicious. The error
+is ``SD_F``, between 0 and ``sqrt(60) = 7.75``. Then a sweep: more and more of eleven sites are malicious. ``fedspan
+reproduce subspace-median`` prints the whole tables with more seeds, beside the paper's numbers.
 """
 
 from __future__ import annotations

@@ -143,8 +143,9 @@ class FedIsolationDetector(ExplainedDetector):
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Count new rows in the leaves of the same trees."""
-        refuse_bad_values(fed, self._names())
-        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_)
+        if self.aggregator is None:
+            refuse_bad_values(fed, self._names())
+        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_, aggregator=self.aggregator)
         self.leaf_counts_ = factor * self.leaf_counts_ + new
         self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
 

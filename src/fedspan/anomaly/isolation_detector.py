@@ -29,8 +29,8 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 _DEEPEST = 14
-#: With as many subsamples of rows, further ones hardly change the depths.
-_MANY = 4
+#: With as many subsamples of rows, further ones hardly change the threshold.
+_MANY = 28
 
 
 class FedIsolationDetector(ExplainedDetector):

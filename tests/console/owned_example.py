@@ -9,7 +9,8 @@ from threading import Thread
 import fedspan as fs
 from fedspan.console.owner_console import owner_server
 from fedspan.engines.local.rehearsal import Columns, rehearse
-from fedspan.engines.nvflare.setup.kit import FederationPlan, new_kit, write_kit
+from fedspan.engines.nvflare.setup.kit import FederationPlan
+from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.federation import Policy
 from tests.owner.owner_desk import Desk, numbers
 
@@ -32,10 +33,9 @@ class Clinic:
 
     def __init__(self, folder, rules=REQUIRED):
         self.desk = Desk(folder, rules, frame=numbers(40, COLUMNS), **LEDGER)
-        self.kit = folder / "kit"
-        self.kit.mkdir()
+        self.kit = folder / "kits" / "a"
         plan = FederationPlan("clinics", "fl.example.org", 8002, ("a", "b", "c"), {"alice": "analyst"})
-        write_kit(new_kit(self.kit, plan, "site", "a", {}))
+        provision(plan, folder / "kits")
         (self.kit / "about.json").write_text(json.dumps(self.desk.owned.describe()))
         self.config = folder / "site.toml"
 

@@ -95,3 +95,10 @@ def test_conditions_that_do_not_fit_the_table_are_refused_without_a_value(text):
 def test_it_knows_its_columns():
     assert RowFilter("a > 1 and (\"b c\" = 'x' or not a < d)").columns == ("a", "b c", "d")
     assert repr(RowFilter("a > 1")) == "RowFilter('a > 1')"
+
+
+def test_durations_stay_durations():
+    table = pa.table({"took": pa.array([1, 2, None], pa.duration("us")), "n": [1, 2, 3]})
+    kept = RowFilter("n > 1").kept(table, "demo")
+    assert kept.schema == table.schema
+    assert kept.to_pylist() == table.to_pylist()[1:]

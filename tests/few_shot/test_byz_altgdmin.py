@@ -404,3 +404,12 @@ def test_sites_that_repeat_one_honest_reply_do_not_take_over():
         assert found.resilience["malicious"].tolist() == list(range(1, 9))
     assert away["GeometricMedian"] > 4.0
     assert away["MajorityMean"] < 3.0
+
+
+def test_a_majority_that_repeats_one_reply_is_reported():
+    """Nine of 19 sites mimic an honest one. Its gradient becomes small, and those of the others stay."""
+    data = make_few_shot_tasks(20, 40, 2, 6 * 19, 19, noise=0.5, seed=4)
+    fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task, seed=1)
+    bad = fed.corrupt(attacks.Mimic(), sites=list(fed.sites[:9]))
+    with pytest.warns(UserWarning, match="the gradients form two groups, and 9 of 19"):
+        bad.run(byz_altgdmin, aggregator=aggregation.MajorityMean(), rank=2, n_columns=20, iterations=30)

@@ -61,3 +61,12 @@ def test_two_groups_of_nearly_equal_size():
     copies = np.vstack([honest, np.tile(honest[0], (7, 1))])  # seven copies of an honest value
     assert len(set(two_groups(apart(copies))[[0, *range(10, 17)]].tolist())) == 1
     assert two_groups(np.zeros((9, 9))) is None
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-2])
+def test_copies_of_one_value_that_are_the_majority_are_a_group(noise):
+    """Nine of nineteen repeat an honest one: ten are alike, and nine as far from them as from one another."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(19, 50))
+    values[:9] = values[12] + noise * rng.normal(size=(9, 50))
+    assert sorted(np.flatnonzero(two_groups(apart(values)))) == [9, 10, 11, 13, 14, 15, 16, 17, 18]

@@ -223,7 +223,7 @@ def test_a_password_is_in_no_error_about_the_file(more, visits, write_site):
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://u:hush-hush@h/d", "postgresql://u:hush-hush@h:x/d", "hush-hush", "://hush-hush"]
+    "url", ["oracle://u:hush-hush@h/d", "postgresql://u:hush-hush@h:x/d", "hush-hush", "://hush-hush"]
 )
 def test_a_url_that_is_none_is_not_shown(url, write_site):
     path = write_site(f'url = "{url}"\nquery = "SELECT 1 AS a"')

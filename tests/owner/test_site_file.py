@@ -20,7 +20,7 @@ def test_installed_transforms_and_valid_users_are_accepted(write_site):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ("", r"must have either 'file' \(a table\) or 'url' and 'query'"),
+        ("", r"must have either 'file' \(a table\), 'url' and 'query'"),
         ('file = "rows.csv"\nurl = "sqlite:///x"', "must have either 'file'"),
         ('file = "gone.csv"', "gone.csv does not exist"),
         ('file = "site.toml"', "tables are read from .csv"),

@@ -38,7 +38,7 @@ from fedspan.few_shot.parts.fit_moments import bounded, chosen_directions, fit_m
 from fedspan.few_shot.parts.task_rows import TaskRows
 from fedspan.few_shot.parts.tasks import Tasks, agree_on_tasks, check_rank, eligible_sites, known_sites, warn
 from fedspan.few_shot.parts.truncated_start import Init, StartPlan, fitting_start, median_start
-from fedspan.linalg.medians.majority_ball import resilience, two_groups
+from fedspan.linalg.medians.majority_ball import SECOND_GROUP, resilience, two_groups
 from fedspan.linalg.medians.projector_median import Output
 
 #: Losses that differ by less than this part of the targets' square are equal.
@@ -144,7 +144,8 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
     if len(table):
         m, radius, bound = table[-1].tolist()
         fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound)
-    plausible = lengths <= _LONG * unit  # one huge reply must not hide two groups among the others
+    # A few huge replies must not hide two groups among the others, nor copies of one that has come to fit.
+    plausible = lengths <= _LONG * np.quantile(lengths, 1.0 - SECOND_GROUP, method="lower")
     second = two_groups(between[np.ix_(plausible, plausible)])
     if second is not None:
         names = np.array(sites)[plausible][second].tolist()

@@ -78,6 +78,7 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         self._day = ""
         self._rounds: dict[str, Rounds] = {}
+        self.last_budget: tuple[float, str] | None = None  # what was left of the privacy budget, and when
         self._calls: dict[tuple[str, ...], Rounds] = {}  # by run, step and transforms: over all days
         self._file = AppendFile(path, shared=True, accept=self._take)
         self.check()
@@ -111,6 +112,8 @@ class AuditLog:
         """Take in one line; `ValueError` refuses the log."""
         fields = entry.fields
         _check(fields)
+        if fields["budget_left"] is not None:
+            self.last_budget = float(fields["budget_left"]), fields["when"]
         day = fields["when"][:10]
         if day > self._day:  # a clock that was set back does not lift a limit
             self._day, self._rounds = day, {}

@@ -55,8 +55,10 @@ class OwnedSite:
         plan = file.privacy
         self.ledger = None if plan is None else Ledger(plan.ledger, plan.epsilon, plan.delta, strict=plan.strict)
         self._kinds, self.site = rows.kinds(), self._site(rows)
-        decisions = Decisions(file.decisions)
-        self.admission = Admission(self.site, file.rules, AuditLog(file.log), self.ledger, decisions)
+        log = AuditLog(file.log)
+        if self.ledger is not None and log.last_budget is not None:
+            self.ledger.must_have_spent(*log.last_budget)
+        self.admission = Admission(self.site, file.rules, log, self.ledger, Decisions(file.decisions))
 
     def refresh(self) -> bool:
         """Read the data again if they may have changed, and return whether they were read.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedspan.checks import one_of, real_number, whole_number
-from fedspan.datasets.sources import FileSource, RowFilter, SqlSource, TableSource
+from fedspan.datasets.sources import FileSource, QuerySource, RowFilter, SqlSource, TableSource
 from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, stated
 from fedspan.datasets.sources.secret import Secret, secret_of
 from fedspan.datasets.toml_file import Section, parsed
@@ -38,7 +38,7 @@ T = TypeVar("T")
 KEYS = {
     "site": {"name", "modules"},
     "data": {
-        *("file", "url", "query", "password_env", "password_file", "timeout"),
+        *("file", "tables", "url", "query", "password_env", "password_file", "timeout"),
         *("columns", "drop", "label", "target", "task", "where"),
         *DIALECT_KEYS,
     },
@@ -166,7 +166,7 @@ def _misplaced_urls(raw: Mapping[str, Any]) -> list[str]:
             found.append('the name of a section or key is a URL, or part of one: write url = "..." in [data]')
             continue
         for key, value in entries.items():
-            pattern = _DATABASE_URL if key in _FREE_TEXT else _ANY_URL
+            pattern = _DATABASE_URL if key in (*_FREE_TEXT, "tables") else _ANY_URL
             if key not in _SECRET and any(pattern.search(text) for text in _texts(value)):
                 found.append(f"[{section}] {key} holds a URL, or part of one: only [data] url may")
     return found
@@ -216,8 +216,12 @@ def _target(section: Section) -> tuple[str, ...]:
 
 
 def _source(section: Section) -> TableSource:
-    if ("file" in section) == ("url" in section):
-        raise section.error("must have either 'file' (a table) or 'url' and 'query' (a database)")
+    if sum(key in section for key in ("file", "url", "tables")) != 1:
+        raise section.error(
+            "must have either 'file' (a table), 'url' and 'query' (a database), or 'tables' and 'query' (SQL on files)"
+        )
+    if "tables" in section:
+        return _query_source(section)
     if "file" in section:
         for key in ("query", "password_env", "password_file", "timeout"):
             if key in section:
@@ -244,6 +248,17 @@ def _source(section: Section) -> TableSource:
             "password_env or password_file"
         )
     return source
+
+
+def _query_source(section: Section) -> QuerySource:
+    for key in (*_SECRET, "timeout", *DIALECT_KEYS):
+        if key in section:
+            raise section.error(f"{key} does not belong to SQL on files")
+    tables, query = section.raw["tables"], section.value("query", str, "")
+    if not isinstance(tables, dict) or not all(isinstance(place, str) for place in tables.values()):
+        raise section.error('tables must name files, such as { visits = "visits.parquet" }')
+    with section.naming():
+        return QuerySource(tables, query, section.path.parent)
 
 
 def _secret(section: Section, key: str) -> Secret | None:

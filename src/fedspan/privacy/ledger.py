@@ -59,9 +59,10 @@ class Ledger:
     Two processes may use one ledger: each reads what the other has written before it charges. A line that a crash cut
     short is dropped, because its reply never left. A keyed digest chains the lines: where one was changed or removed,
     the ledger is refused. Lines removed from the *end* can't be noticed, and the owner of the file can write anything.
-    A ledger protects a site from others, not from itself. **A lost ledger is a spent budget**. A new file has a new
-    secret, so that old queries get new noise, and does not know the old charges. Keep it like a key, with a backup;
-    never return to an older one.
+    A ledger protects a site from others, not from itself. A ledger that is `restored` from a backup, or that has spent
+    less than was once seen (`must_have_spent`), refuses until its owner has called `confirm`. **A lost ledger is a
+    spent budget**. A new file has a new secret, so that old queries get new noise, and does not know the old charges.
+    Keep it like a key, with a backup; never return to an older one.
 
     Examples
     --------
@@ -95,6 +96,9 @@ class Ledger:
         self._charges: list[Charge] = []
         self._cost = Cost()
         self._charged: set[str] = set()
+        self._doubt = ""  # why the owner has to confirm this ledger
+        self._confirmed = ""  # when it was confirmed
+        self._budgets: list[tuple[str, float, float]] = []  # when each was set
         self._file = AppendFile(
             self.path,
             make=budget is not None,
@@ -167,9 +171,38 @@ class Ledger:
         """Return the key of the digests of the site's data in journals, so that others can't find rows by trying."""
         return _fingerprint_key(self._secret)
 
+    def restored(self) -> None:
+        """Note that the file comes from a backup: it refuses until its owner confirms it."""
+        with self._locked():
+            self._append("restored")
+
+    def confirm(self) -> None:
+        """Let a ledger that was restored charge again: the owner's decision."""
+        with self._locked():
+            self._append("confirmed")
+
+    def must_have_spent(self, left: float, when: str) -> None:
+        """Refuse from now on if the file has spent less than it had at a time when `left` of the budget was left."""
+        with self._locked():
+            second = when[:19]  # budgets are written to the second: of those in one, the smallest counts
+            budgets = [one for one in self._budgets if one[0][:19] < second][-1:]
+            budgets += [one for one in self._budgets if one[0][:19] == second] or self._budgets[: not budgets]
+            if second <= self._confirmed[:19] or any(delta != self._budget[1] for _, _, delta in budgets):
+                return
+            if left > 0 and self._cost.epsilon(self._budget[1]) < min(one[1] for one in budgets) - left - 1e-4:
+                self._doubt = "has spent less than it once had, so that it is an older copy"
+
+    def _check_confirmed(self) -> None:
+        if self._doubt:
+            raise LedgerError(
+                f"this site's ledger {self._doubt}: it refuses until its owner confirms it (fedspan site "
+                "confirm-ledger site.toml)"
+            )
+
     def _key(self, query: NoiseQuery, cost: Cost, *, charge: bool) -> bytes:
         digest = _digest_of(query, cost)
         with self._locked():
+            self._check_confirmed()
             if digest.hex() not in self._charged:
                 self._check_budget(cost)
                 if charge:
@@ -223,6 +256,11 @@ class Ledger:
             self._secret = _secret_of(fields)
         elif kind == "budget":
             self._budget = check_budget(fields["epsilon"], fields["delta"])
+            self._budgets.append((fields["when"], *self._budget))
+        elif kind == "restored":
+            self._doubt = f"was restored from a backup on {fields['when'][:10]}"
+        elif kind == "confirmed":
+            self._doubt, self._confirmed = "", fields["when"]
         elif kind == "charge":
             cost = _cost_of(fields["mu2"], fields["rho"])
             charge = Charge(fields["when"], fields["run"], fields["what"], fields["query"], cost, fields["epsilon"])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
@@ -18,8 +18,9 @@ from nvflare.private.defs import CellMessageHeaderKeys
 
 from fedspan.engines.members.kit_instance import INSTANCE, kit_instance, lock_kit
 from fedspan.engines.members.member_list import ends_soon
+from fedspan.engines.nvflare.flare import before_registering
 from fedspan.engines.nvflare.server import admittance as admittances
-from fedspan.engines.nvflare.server.admittance import Admittance, install
+from fedspan.engines.nvflare.server.admittance import Admittance
 from fedspan.engines.nvflare.setup.console_events import REFUSED
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
 from fedspan.engines.remote.messages.identity import Participant
@@ -59,9 +60,15 @@ def register(manager, who, instance="", origin="x"):
     return done, fl_ctx.get_prop(FLContextKey.UNAUTHENTICATED)
 
 
+def event_at(manager):
+    """Return the context of an event at a server with this manager."""
+    engine = SimpleNamespace(server=SimpleNamespace(client_manager=manager))
+    return SimpleNamespace(get_engine=lambda: engine)
+
+
 def test_a_removed_participant_does_not_register_and_its_connection_is_refused(desk, tmp_path):
     manager = Manager()
-    install(SimpleNamespace(client_manager=manager), desk)
+    before_registering(event_at(manager), desk)
     assert register(manager, identity("b"), "1") == ("b", None)
     assert register(manager, user(), origin="session 7") == ("alice", None)
     assert desk.user("session 7") == Participant("alice", "analyst")
@@ -82,7 +89,7 @@ def test_a_removed_participant_does_not_register_and_its_connection_is_refused(d
 
 def test_a_copy_of_a_kit_is_refused_while_the_other_answers_and_both_screens_show_it(desk):
     manager = Manager()
-    install(SimpleNamespace(client_manager=manager), desk)
+    before_registering(event_at(manager), desk)
     assert register(manager, identity("a"), "here")[0] == "a"
     assert register(manager, identity("a"), "here")[0] == "a"  # a restart
     done, why = register(manager, identity("a"), "copied")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from fedspan.engines.nvflare.client.study_client import PURPOSE
+from fedspan.engines.nvflare.flare import RefusedError
 from fedspan.engines.nvflare.server.study_queue import StudyQueue, disabled_sites
 from fedspan.engines.remote.messages.envelope import FORMAT, Opened, Sealed, _signed
 from fedspan.engines.remote.messages.identity import Participant
@@ -47,9 +47,10 @@ def test_a_request_of_100_000_brackets_is_refused(queue):
     raw = encode({"format": FORMAT, "federation": "clinics", "kind": "list", "parts": "[" * 100_000})
     signed = {"head": as_array(raw), "signature": as_array(user().sign(_signed(PURPOSE, raw)))}
     request = encode(signed | {"certificate": as_array(user().certificate)})
-    assert "digests" in queue.request(SimpleNamespace(payload=request)).payload["refused"]
+    with pytest.raises(RefusedError, match="digests"):
+        queue.request("alice", "list", {}, request)
     honest = Sealed(user(), PURPOSE, {"federation": "clinics", "kind": "list", "time": time.time()}, {}).to("")
-    assert "studies" in queue.request(SimpleNamespace(payload=honest)).payload
+    assert "studies" in queue.request("alice", "list", {}, honest)[0]
 
 
 def test_each_role_does_what_it_may(queue, tmp_path):

@@ -89,7 +89,7 @@ class Network:
                 if isinstance(answers[name], bytes):
                     answers[name] = self.meddle(name, "answer", answers[name])
         self.after_send()
-        return answers
+        yield from answers.items()
 
     def online(self):
         return frozenset(self.sites) - self.gone

@@ -45,6 +45,11 @@ def odd(site, what, where):
     return {"value": value}
 
 
+@fs.step
+def heard(site, x):
+    return {"n": len(x)}
+
+
 def wander(fed, *, rounds=4):
     """A protocol with everything in it: state, both generators, samples, sums and single replies."""
     centre = 0.0

@@ -145,7 +145,7 @@ def test_a_coordinator_that_forges_keys_gets_no_sum(net):
     fed = net.federation(SECURE)
     fed.engine.reports()
     forged = Forger(signer=identity("c")).key
-    object.__setattr__(fed.engine._directory.reports["b"], "key", forged)
+    object.__setattr__(fed.engine.directory.reports["b"], "key", forged)
     with pytest.raises(QuorumError, match="refused: the key of site 'b' is refused: 'c' has signed it"):
         fed.sum(count)
 
@@ -153,9 +153,9 @@ def test_a_coordinator_that_forges_keys_gets_no_sum(net):
 def test_a_site_does_not_go_below_the_least_of_its_run(net):
     fed = net.federation(fs.Policy(secure_sum=fs.SecureSum(least=3)))
     fed.sum(count)
-    fed.engine._directory._secure = fs.SecureSum(least=2)
-    fed.engine._directory.exchange_keys(fed.engine._directory.open_runs)
-    assert "over at least 3 sites, not 2" in fed.engine._directory.objection("a")
+    fed.engine.directory._secure = fs.SecureSum(least=2)
+    fed.engine.directory.exchange_keys(fed.engine.directory.open_runs)
+    assert "over at least 3 sites, not 2" in fed.engine.directory.objection("a")
 
 
 AGREED = fs.SecureSum(threshold=0.9, least=3)

@@ -106,7 +106,7 @@ def test_a_message_of_another_run_is_refused(net):
 def test_a_clock_that_was_set_back_is_no_obstacle(net, monkeypatch):
     with net.federation() as fed:
         fed.ask(count)
-        fed.engine._directory._requests._serials = Serials()
+        fed.engine.directory._requests._serials = Serials()
         earlier = time.time_ns() - 3600 * 10**9
         monkeypatch.setattr(time, "time_ns", lambda: earlier)
         assert fed.sum(count)["n"] == 21

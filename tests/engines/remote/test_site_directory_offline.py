@@ -12,7 +12,7 @@ from fedspan.errors import QuorumError
 from fedspan.federation.run import Observer
 
 from .network import Network, three_sites
-from .steps import count, odd, walk, wander
+from .steps import count, heard, odd, walk, wander
 
 ALL = fs.Policy(quorum="all", run_deadline=60.0)
 
@@ -109,3 +109,49 @@ def test_no_site_is_waited_for_where_that_would_not_help(net):
     net.stop("c")
     with pytest.raises(QuorumError, match=r"oversize.*offline: the site is not connected"):
         fed.ask(odd, what="size", where="b")
+
+
+def test_a_site_whose_data_cannot_be_read_is_waited_for(net, monkeypatch):
+    """Its database is down, say: the site is closed until it is back."""
+    monkeypatch.setattr(site_directory, "_REST", 0)
+    sends = []
+
+    def after():
+        sends.append(len(net.sends))
+        if len(sends) == 5:
+            net.workers["b"].admission.closed = ""
+
+    with net.federation(policy=ALL) as fed:
+        fed.ask(count)
+        net.workers["b"].admission.closed = "this site is closed"
+        net.after_send = after
+        assert set(fed.ask(count).ok) == set("abc")
+        assert len(sends) >= 5
+        net.workers["b"].admission.closed = "this site is closed"
+        net.after_send = lambda: None
+        less = net.federation(policy=fs.Policy(quorum=2))  # with a lower quorum the run goes on without it
+        assert less.ask(count).failed["b"] == "offline: this site is closed"
+        net.workers["b"].admission.closed = ""
+
+
+def test_a_request_that_is_too_large_for_a_site_is_refused_before_it_travels(net):
+    for worker in net.workers.values():
+        worker.max_bytes = 100_000
+    with net.federation(policy=fs.Policy(max_bytes=2**40)) as fed:
+        fed.ask(count)
+        before = len(net.sends)
+        with pytest.raises(
+            QuorumError, match=r"oversize: the request has 800,.* bytes, and site 'a' accepts at most 100,000"
+        ):
+            fed.ask(heard, x=np.zeros(100_000))
+        assert len(net.sends) == before
+
+
+def test_a_site_that_measures_a_request_itself_says_so(net):
+    """It has another limit than the one that it has reported: the user reads its words, not "stale"."""
+    with net.federation() as fed:
+        fed.ask(count)
+        for worker in net.workers.values():
+            worker.max_bytes = 100_000
+        with pytest.raises(QuorumError, match=r"refused: the message has .* bytes, more than the 100000 allowed"):
+            fed.ask(heard, x=np.zeros(200_000))

@@ -193,6 +193,17 @@ def test_a_disk_that_was_full_for_a_moment_changes_nothing(desk, monkeypatch):
     assert desk.ask(walk, 1, 0, payload={"pull": 0.5})["steps"] == 2
 
 
+def test_a_disk_that_is_full_when_a_reply_is_synced_is_named(desk, monkeypatch):
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(append_file.AppendFile, "_to_disk", full)
+    why = desk.why(walk, 0, -1, outcome="failed", payload={"pull": 0.5})
+    assert "can't be written: No space left on device" in why
+    monkeypatch.undo()
+    assert desk.ask(walk, 0, -1, payload={"pull": 0.5})["steps"] == 1
+
+
 def test_steps_that_are_not_installed_are_refused(desk):
     assert "'os.system' is not an installed step" in desk.why("os.system")
     assert "does not fit" in desk.why(walk)
@@ -224,6 +235,7 @@ def test_requests_are_measured_before_they_are_read(tmp_path):
     desk.worker.max_bytes = 1000
     big = desk.answer(desk.request(payload={"x": np.zeros(400_000)}))
     assert big.head["why"].startswith("the message has 32")
+    assert big.head["request"]  # so that its sender reads why, and not that the answer is stale
 
 
 @pytest.mark.parametrize("threads", [0, -3, 10**6])

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from fedspan.cli import help_texts
+from fedspan.cli.command_parser import add, option, path
 
 _MODULE = "fedspan.cli.site.decide_command"
 
 
-def add_owner_commands(
-    site: Any, add: Callable[..., None], option: Callable[..., Any], path: Callable[..., Any]
-) -> None:
-    """Add them to the group ``fedspan site``, with the functions that describe a command and its arguments."""
+def add_owner_commands(site: Any) -> None:
+    """Add them to the group ``fedspan site``."""
     file = path("file", "site.toml", "the site's file")
     study = option("study", "its name, or the beginning of it, as 'fedspan site studies' prints it", metavar="STUDY")
     why = option("--why", "the reason, for the user", default="", metavar="TEXT")
@@ -71,6 +69,15 @@ def add_owner_commands(
         why,
         description="Let the site answer nothing for a while. Runs wait for it, or go on without it.",
         example="fedspan site pause site.toml --why maintenance",
+    )
+    add(
+        site,
+        "confirm-ledger",
+        "fedspan.cli.operation.backup_command:confirm",
+        "let a ledger that was restored from a backup charge again",
+        file,
+        description="Confirm a ledger that was restored. It lacks charges made after the backup: lower its epsilon.",
+        example="fedspan site confirm-ledger site.toml",
     )
     add(
         site,

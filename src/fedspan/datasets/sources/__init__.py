@@ -1,4 +1,4 @@
-"""Reading tables where they live: CSV, Parquet, Feather, Excel and NPZ files, and SQL queries.
+"""Reading tables where they live: CSV, Parquet, Feather, Excel and NPZ files, databases, and SQL queries on files.
 
 A table becomes a pandas frame of plain columns: numbers, text, times and durations. Missing numbers are NaN; whole
 numbers and truth values with gaps become floats, and so do decimals. Missing cells of text stay missing. Files are read
@@ -10,6 +10,7 @@ from __future__ import annotations
 from fedspan.datasets.sources.csv_dialect import Dialect, detected
 from fedspan.datasets.sources.csv_table import Words
 from fedspan.datasets.sources.file_source import CSV_ENDINGS, ENDINGS, FileSource, missing_words, read_table
+from fedspan.datasets.sources.query_source import QuerySource
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.sql_source import SqlSource
 from fedspan.datasets.sources.streamed_table import stream
@@ -20,6 +21,7 @@ __all__ = [
     "ENDINGS",
     "Dialect",
     "FileSource",
+    "QuerySource",
     "RowFilter",
     "SqlSource",
     "TableSource",

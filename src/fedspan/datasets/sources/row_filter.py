@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONGEST = 10_000
+_ROW = "fedspan row"  # a column beside the table's own
 
 
 class RowFilter:
@@ -46,7 +47,7 @@ class RowFilter:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns that the condition is about."""
-        ((parsed,),) = _connection().execute("select json_serialize_sql(?::varchar)", [self._query]).fetchall()
+        ((parsed,),) = safe_connection().execute("select json_serialize_sql(?::varchar)", [self._query]).fetchall()
         tree = json.loads(parsed)
         if tree.get("error"):
             raise InputError(f"where = {self.text!r} is no SQL condition: {tree.get('error_message', '')}")
@@ -62,11 +63,13 @@ class RowFilter:
     def kept(self, table: pa.Table, label: str) -> pa.Table:
         """Return the rows of a table for which the condition is true, in their order."""
         import duckdb
+        import pyarrow as pa
 
-        connection = _connection()
-        connection.register("rows", table)
+        connection = safe_connection()
+        connection.register("rows", table.append_column(_ROW, pa.array(range(len(table)), pa.int64())))
         try:
-            return connection.sql(self._query).to_arrow_table()
+            found = connection.sql(self._query.replace("*", f'"{_ROW}"', 1)).to_arrow_table()
+            return table.take(found.column(0))  # DuckDB would return durations in another type
         except (duckdb.BinderException, duckdb.CatalogException) as error:  # about names and types
             reason = str(error).partition("\n")[0]
         except duckdb.Error:  # whose text may hold a cell
@@ -78,11 +81,12 @@ class RowFilter:
         return f"select * from rows where ({self.text}\n)"
 
 
-def _connection() -> Any:
+def safe_connection() -> Any:
+    """Return a DuckDB that can read no file, reach no network and load no extension."""
     try:
         import duckdb
     except ImportError:
-        raise InputError("choosing rows with 'where' needs DuckDB: pip install 'fedspan[tables]'") from None
+        raise InputError("SQL on files, and 'where', need DuckDB: pip install '.[tables]' in a checkout") from None
     safe = {"enable_external_access": "false", "autoinstall_known_extensions": "false", "threads": "1"}
     return duckdb.connect(":memory:", config={**safe, "lock_configuration": "true"})
 

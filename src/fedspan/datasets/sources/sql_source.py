@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
@@ -23,13 +25,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy.engine import URL
 
-_MISSING = "reading databases needs SQLAlchemy and psycopg: install them with 'pip install fedspan[sql]'"
-_FORM = "url must be written as postgresql://user@host/database or sqlite:///file"
+_MISSING = "reading databases needs SQLAlchemy: install it with 'pip install .[sql]' in a checkout"
+_FORM = "url must be written as postgresql://user@host/database, or mysql, mariadb, mssql, or sqlite:///file"
 _SIGNS = (
     "url can't be read with certainty: write the signs @ / : ? # % of a user or a password as %40 %2F %3A %3F %23 "
     "%25, or leave the password out and use password_env or password_file"
 )
 _CONNECT_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of database server: its name, its driver (module, and name in SQLAlchemy), and the extra that has it."""
+
+    name: str
+    module: str
+    driver: str
+    extra: str
+
+
+_POSTGRES = _Kind("PostgreSQL", "psycopg", "postgresql+psycopg", "sql")
+_SERVERS = {
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "mysql": _Kind("MySQL", "pymysql", "mysql+pymysql", "mysql"),
+    "mariadb": _Kind("MariaDB", "pymysql", "mariadb+pymysql", "mysql"),
+    "mssql": _Kind("SQL Server", "pymssql", "mssql+pymssql", "mssql"),
+}
+#: Codes of MySQL and MariaDB that are about connection, rights, names or syntax, and of SQL Server.
+_NUMBERS_WITHOUT_VALUES = frozenset(
+    {1044, 1045, 1049, 1054, 1064, 1142, 1143, 1146, 1792, 1969, 2002, 2003, 2006, 2013, 3024}
+    | {102, 156, 207, 208, 229, 4060, 18456, 20002, 20009}
+)
 #: Classes of SQLSTATE, and kinds of SQLite errors, that are about connection, rights, syntax or resources: no values.
 _WITHOUT_VALUES = ("08", "25", "28", "3D", "3F", "42", "53", "55", "57", "58")
 _SQLITE_WITHOUT_VALUES = ("AUTH", "BUSY", "CANTOPEN", "CORRUPT", "IOERR", "LOCKED", "NOTADB", "PERM", "READONLY")
@@ -42,7 +69,8 @@ class SqlSource:
     Parameters
     ----------
     url : Secret
-        ``postgresql://user@host/database`` or ``sqlite:///file``, with or without a password.
+        ``postgresql://user@host/database``, ``mysql://...``, ``mariadb://...``, ``mssql://...`` or ``sqlite:///file``,
+        with or without a password.
     query : str
         One ``SELECT``. Without an ``ORDER BY`` a database may return its rows in another order each time.
     password : Secret, optional
@@ -71,10 +99,16 @@ class SqlSource:
         """Keep what is known of a URL; return why it can't be used, or nothing."""
         parsed = _parsed(url.reveal())
         kind = "" if parsed is None else parsed.drivername.partition("+")[0]
-        if parsed is None or kind not in ("postgresql", "postgres", "sqlite"):
+        if parsed is None or kind not in (*_SERVERS, "sqlite"):
             return _FORM
+        self._server = _SERVERS.get(kind)
+        if self._server is not None and find_spec(self._server.module) is None:
+            return (
+                f"{self._server.name} needs the driver {self._server.module}, which is not installed: "
+                f"pip install '.[{self._server.extra}]' in a checkout"
+            )
         rest = url.reveal().partition("://")[2]
-        self._sqlite = kind == "sqlite"
+        self._sqlite = self._server is None
         if self._sqlite and (parsed.host or parsed.username or parsed.password):
             return _FORM
         if not self._sqlite and "@" in rest and (rest.count("@") > 1 or parsed.username is None):
@@ -87,7 +121,7 @@ class SqlSource:
         certain = self._sqlite or "@" in rest  # a password may stand where a host is expected
         place = parsed.database if self._sqlite else f"{parsed.host or 'a local socket'}/{parsed.database}"
         self.label = (
-            f"the query on {'SQLite' if self._sqlite else 'PostgreSQL'} {place}"
+            f"the query on {'SQLite' if self._server is None else self._server.name} {place}"
             if certain
             else "the query on the database of [data] url"
         )
@@ -96,7 +130,8 @@ class SqlSource:
             hidden.append(password.reveal())
             parsed = parsed.set(password=password.reveal())
         self._file = parsed.database or ""
-        self._url = Secret(parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False))
+        driver = "sqlite" if self._server is None else self._server.driver
+        self._url = Secret(parsed.set(drivername=driver).render_as_string(hide_password=False))
         self._hidden = tuple(Secret(text) for text in hidden)
         return ""
 
@@ -116,7 +151,7 @@ class SqlSource:
         try:
             import pyarrow as pa
         except ImportError:
-            raise InputError("reading tables needs pyarrow and pandas: pip install 'fedspan[tables]'") from None
+            raise InputError("reading tables needs pyarrow and pandas: pip install '.[tables]' in a checkout") from None
         reached: list[bool] = []
         try:
             with self._rows(reached) as rows:
@@ -137,22 +172,24 @@ class SqlSource:
         """Yield the answer to the query, in a session that can't write; note when the database is `reached`."""
         import sqlalchemy as sql
 
-        seconds = self._timeout
-        if self._sqlite:
+        if self._server is None:
             engine = sql.create_engine("sqlite://", creator=self._open_file, poolclass=sql.NullPool)
         else:
-            options = f"-c statement_timeout={max(1, round(seconds * 1000))}"
-            waiting = {"connect_timeout": max(2, min(_CONNECT_SECONDS, round(seconds))), "options": options}
+            waiting = _limits(self._server.module, self._timeout)
             engine = sql.create_engine(
                 self._url.reveal(), poolclass=sql.NullPool, hide_parameters=True, connect_args=waiting
             )
         try:
             # The query as it is: no driver may take a percent sign in it for a parameter.
             engine = engine.execution_options(no_parameters=True)
-            if not self._sqlite:
-                engine = engine.execution_options(postgresql_readonly=True, stream_results=True)
+            if self._server is _POSTGRES:
+                engine = engine.execution_options(postgresql_readonly=True)
+            if self._server is not None:
+                engine = engine.execution_options(stream_results=True)
             with engine.connect() as connection:
                 reached.append(True)
+                for line in _read_only(self._server):
+                    connection.exec_driver_sql(line)
                 with connection.exec_driver_sql(self.query) as rows:
                     if not rows.returns_rows:
                         raise InputError(f"{self.label} returns no rows: query must be one SELECT")
@@ -170,6 +207,23 @@ class SqlSource:
             for form in {hidden, quote(hidden), quote_plus(hidden), quote(hidden, safe="")}:
                 text = text.replace(form, "***") if len(form) > 2 else text
         return text
+
+
+def _limits(module: str, seconds: float) -> dict[str, Any]:
+    """Return how long a driver waits for a connection and for an answer."""
+    connecting, waiting = max(2, min(_CONNECT_SECONDS, round(seconds))), max(1, round(seconds))
+    if module == "psycopg":
+        return {"connect_timeout": connecting, "options": f"-c statement_timeout={max(1, round(seconds * 1000))}"}
+    if module == "pymysql":
+        return {"connect_timeout": connecting, "read_timeout": waiting}
+    return {"login_timeout": connecting, "timeout": waiting}
+
+
+def _read_only(server: _Kind | None) -> list[str]:
+    """Return what makes a session of MySQL or MariaDB read only. SQL Server has no such session."""
+    if server is None or server.module != "pymysql":
+        return []
+    return ["SET SESSION TRANSACTION READ ONLY", "COMMIT"]
 
 
 def _parsed(text: str) -> URL | None:
@@ -191,6 +245,7 @@ def _batches(rows: Any, names: list[str], label: str) -> Iterator[pa.RecordBatch
 def _column(values: tuple[Any, ...], name: str, label: str) -> pa.Array:
     """Return the values of one column and batch as an Arrow array; decimals and large whole numbers become floats."""
     import uuid
+    from datetime import timedelta
     from decimal import Decimal
 
     import pyarrow as pa
@@ -202,6 +257,8 @@ def _column(values: tuple[Any, ...], name: str, label: str) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
     if kinds == {int} and max(abs(value) for value in values if value is not None) >= 2**63:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    if kinds == {timedelta}:
+        return pa.array(values, pa.duration("us"))
     if kinds & {dict, list, tuple, set, bytes, memoryview, complex}:
         shown = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputError(f"{label}: column {name!r} holds {shown}, and must hold numbers, text, times or durations")
@@ -219,15 +276,24 @@ def _report(error: Exception, *, values: bool) -> str:
     cause = getattr(error, "orig", None) or error
     name = type(cause).__name__
     if isinstance(error, SQLAlchemyError) and (not values or _is_without_values(cause)):
-        return next((line.strip()[:500] for line in str(cause).splitlines() if line.strip()), name)
+        text = cause.args[-1] if _has_number(cause) else cause
+        text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        return next((line.strip()[:500] for line in text.splitlines() if line.strip()), name)
     state = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
     return f"{name} (SQLSTATE {state}); its text is withheld, because it may hold values" if state else f"{name} raised"
+
+
+def _has_number(cause: BaseException) -> bool:
+    """Return whether an error has a number and a text, as those of MySQL, MariaDB and SQL Server."""
+    return len(cause.args) == 2 and isinstance(cause.args[0], int)
 
 
 def _is_without_values(cause: BaseException) -> bool:
     state = getattr(cause, "sqlstate", None)
     if isinstance(state, str):
         return state[:2] in _WITHOUT_VALUES
+    if _has_number(cause):
+        return cause.args[0] in _NUMBERS_WITHOUT_VALUES
     name = getattr(cause, "sqlite_errorname", None)
     if not isinstance(cause, sqlite3.Error) or name is None:
         return False

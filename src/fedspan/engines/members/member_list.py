@@ -53,7 +53,7 @@ class MemberList:
     revoked: Mapping[str, str] = field(default_factory=dict)
     schema: Mapping[str, str] | None = None
     secure_sum: SecureSum = field(default_factory=SecureSum)
-    transport: str = "tcp"
+    transport: str = "grpc"
 
     def names(self, kind: str) -> tuple[str, ...]:
         """Return the names of all participants of a kind, sorted."""

@@ -29,8 +29,10 @@ TABLE = np.dtype([("malicious", np.int64), ("radius", np.float64), ("bound", np.
 _SAME = 1e-9  # relative: radii that are closer than this differ by rounding
 _WIDER = 2.0  # times the smallest ball: the honest values may need as large a one
 _FEW = 5  # values: fewer do not show two groups
-_SECOND = 0.35  # of the values are in the smaller one of two groups of nearly equal size
+#: The smaller one of two groups of nearly equal size has at least this share of the values.
+SECOND_GROUP = 0.35
 _APART = 1.5  # times the distances within the groups
+_TIGHT = 0.1  # times the median distance: values that are nearer to one another than honest ones of one kind
 
 
 def near_majority(distances: Array, weights: Array, factor: float) -> NDArray[np.bool_]:
@@ -107,8 +109,12 @@ def two_groups(distances: Array) -> NDArray[np.bool_] | None:
     second = distances[:, k_medoids(distances, 2)].argmin(axis=1) == 1
     small = second if 2 * second.sum() <= count else ~second
     same = small[:, None] == small
-    if small.sum() < _SECOND * count:
-        return None
     within = float(distances[same].sum()) / max(1, int(same.sum()) - count)
-    between = float(distances[~same].mean())
-    return small if between > 0.0 and between >= _APART * within else None
+    between = float(distances[~same].mean()) if not same.all() else 0.0
+    if small.sum() >= SECOND_GROUP * count and between > 0.0 and between >= _APART * within:
+        return small
+    # Of a tight group and values that are spread, these may be nearer to it than to one another.
+    near = distances <= _TIGHT * float(np.median(distances[~np.eye(count, dtype=bool)]))
+    tight = near[near.sum(axis=1).argmax()]
+    small = tight if 2 * tight.sum() <= count else ~tight
+    return small if small.sum() >= SECOND_GROUP * count else None

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from fedspan.engines.members.member_list import ends_soon
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
-from fedspan.engines.nvflare.client.user_session import CHANNEL, COMMAND_LIMIT, DeniedError, UserSession
+from fedspan.engines.nvflare.client.user_session import DeniedError
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
-from fedspan.engines.nvflare.setup.provision import join
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
 from fedspan.engines.remote.coordinator.site_directory import SiteDirectory, SiteReport
@@ -106,26 +105,17 @@ def federation_status(path: str | Path) -> FederationStatus:
     kit = read_kit(path)
     kit.must_be("user", "'fedspan federation status'")
     user = Identity.from_kit(kit.path)
-    if user.role != ANALYST:
-        session = UserSession(kit)
-        try:
-            about = session.request(CHANNEL, {"version": -1}, COMMAND_LIMIT)
-        finally:
-            session.close()
-        if "denied" in about:
-            raise DeniedError(f"the federation's server refuses: {about['denied']}")
-        kit = read_kit(join(kit.path, bytes(about["members"])).kit)
-        remarks = {str(site): [str(why)] for site, why in about["disabled"].items()}
-        return FederationStatus(kit, user.role, frozenset(map(str, about["online"])), {}, remarks)
     transport = NVFlareTransport(kit.path)
     try:
         online = transport.wait_for(None, START_LIMIT)
+        kit = read_kit(kit.path)  # the list may be a newer one now
+        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
+        if user.role != ANALYST:
+            return FederationStatus(kit, user.role, online, {}, remarks)
         directory = SiteDirectory(SignedRequests(transport, user, Authority.from_kit(kit.path)))
         if online:
             directory.refresh(sorted(online))
         reports = directory.refused | directory.reports
-        kit = read_kit(kit.path)  # the list may be a newer one now
-        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
         for site, report in reports.items():
             differ = differences(report.environment) if not report.refused else []
             found = [

@@ -6,15 +6,16 @@ One thread watches the hub. What it knows is behind one lock; `NVFlareTransport.
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
-from collections.abc import Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Iterable, Iterator, Mapping
+from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any
 
 from fedspan.engines.members.member_list import kit_list
 from fedspan.engines.nvflare.client.user_session import (
     CHANNEL,
-    COMMAND_LIMIT,
     DeniedError,
     ServerOfflineError,
     UserSession,
@@ -22,6 +23,7 @@ from fedspan.engines.nvflare.client.user_session import (
 )
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
+from fedspan.engines.remote.coordinator.signed_requests import Lost
 from fedspan.errors import FedspanError
 
 #: Seconds between two requests to the hub: while all is well, and while something is missing.
@@ -30,9 +32,18 @@ CALM, BUSY = 1.0, 0.25
 #: Seconds for the hub's answer to one request.
 LIMIT = 6.0
 
+#: Seconds without progress after which a large answer is given up, and the number of them under way at a time.
+FETCH, AT_ONCE = 30.0, 2
+
+#: NVIDIA FLARE's name of the server.
+SERVER = "server"
+
 LATE = "no answer within the deadline"
 
 _log = logging.getLogger(__name__)
+
+#: A site and its answer, where a large one waits, or why there is none; without a site: the connection is broken.
+_Arrived = tuple[str, bytes | dict[str, Any] | str]
 
 
 class HubConnection:
@@ -44,8 +55,9 @@ class HubConnection:
         self._changed = threading.Condition(threading.RLock())
         self.trouble: str | None = None
         self.denied: DeniedError | None = None
-        self._session: UserSession | None = UserSession(kit)  # raises at once where the user is refused
-        self._broken: Future[str] = Future()  # set when the calls under way are lost
+        self._calls: dict[str, SimpleQueue[_Arrived]] = {}  # those under way
+        self._fetching = threading.Semaphore(AT_ONCE)
+        self._session: UserSession | None = self._log_in()  # raises at once where the user is refused
         self._hub = ""
         self._online: frozenset[str] = frozenset()
         self._disabled: dict[str, str] = {}
@@ -89,45 +101,93 @@ class HubConnection:
 
     def call(
         self, requests: Mapping[str, bytes], seconds: float, way_back: float
-    ) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Send requests through the hub; return the answers that arrived in time, and why the others did not."""
+    ) -> Iterator[tuple[str, bytes | Lost]]:
+        """Send requests through the hub; yield each site's answer when it arrives, or why there is none."""
         with self._changed:
-            session, broken = self._session, self._broken
-        if session is None:
-            return {}, dict.fromkeys(requests, self.trouble or "there is no session with the federation's server")
-        numbers: dict[int, int] = {}  # sites with the same request share its bytes, which travel once
-        to = {site: numbers.setdefault(id(request), len(numbers)) for site, request in requests.items()}
-        different = {to[site]: request for site, request in requests.items()}
-        shared = [different[number] for number in sorted(different)]
-        message = {"to": to, "requests": shared, "limit": max(0.05, seconds - way_back)}
+            session = self._session
+        name, why = secrets.token_hex(8), LATE
+        arrived: SimpleQueue[_Arrived] = SimpleQueue()
+        waiting, until = set(requests), monotonic() + seconds
+        self._calls[name] = arrived
         # In a thread that is left behind if the server dies meanwhile.
-        done = in_thread(session.request, CHANNEL, message, seconds + 1.0)
-        both: tuple[Future[Any], Future[Any]] = (done, broken)
-        wait(both, timeout=max(0.0, seconds), return_when=FIRST_COMPLETED)
-        result: dict[str, Any] = {"answers": {}, "lost": {}}
-        why = LATE
-        if done.done():
-            error = done.exception()
-            if error is None:
-                result = done.result()
-            else:  # of any kind from NVIDIA FLARE: this request is lost, and the server is checked
-                offline = isinstance(error, ServerOfflineError)
-                why = str(error) if offline else f"no connection to the server: {type(error).__name__}"
-        elif broken.done():
-            why = broken.result()
-        arrived = {site: bytes(answer) for site, answer in result["answers"].items() if site in requests}
-        lost = {site: str(result["lost"].get(site, why)) for site in requests if site not in arrived}
-        if lost:
+        in_thread(self._hand_over, session, name, requests, max(0.05, seconds - way_back), arrived)
+        while waiting:
+            try:
+                site, answer = arrived.get(timeout=max(0.0, until - monotonic()))
+            except Empty:
+                break
+            if site in waiting and isinstance(answer, dict):  # large: it waits at the site
+                in_thread(self._fetch, session, site, answer, arrived)
+            elif site in waiting and isinstance(answer, bytes):
+                waiting.discard(site)
+                yield site, answer
+            elif site in waiting:
+                waiting.discard(site)
+                self._give_up({site})
+                yield site, Lost(f"{site}: {answer!s}")
+            elif not site:  # the connection is broken: no further answer comes
+                why = str(answer)
+                break
+        del self._calls[name]
+        self._give_up(waiting)
+        yield from ((site, Lost(f"{site}: {why}")) for site in sorted(waiting))
+
+    def _give_up(self, sites: set[str]) -> None:
+        if sites:
             with self._changed:
-                self._lost |= set(lost)
+                self._lost |= sites
             self._nudge.set()
-        return arrived, lost
+
+    def _hand_over(
+        self,
+        session: UserSession | None,
+        call: str,
+        requests: Mapping[str, bytes],
+        limit: float,
+        arrived: SimpleQueue[_Arrived],
+    ) -> None:
+        """Send the hub a call; sites with the same request share its bytes, which travel once."""
+        starts: dict[int, tuple[int, int]] = {}
+        parts: list[bytes] = []
+        for request in requests.values():
+            if id(request) not in starts:
+                start = sum(map(len, parts))
+                starts[id(request)] = start, start + len(request)
+                parts.append(request)
+        to = {site: starts[id(request)] for site, request in requests.items()}
+        try:
+            if session is None:
+                raise ServerOfflineError(self.trouble or "there is no session with the federation's server")
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            answer, _ = session.request(CHANNEL, "call", {"call": call, "to": to, "limit": limit}, body, limit)
+            if "denied" in answer:
+                raise DeniedError(f"the federation's server refuses: {answer['denied']}")
+        except Exception as error:  # of any kind from NVIDIA FLARE: this call is lost, and the server is checked
+            known = isinstance(error, FedspanError | ConnectionError)
+            arrived.put(("", str(error) if known else f"no connection to the server: {type(error).__name__}"))
+
+    def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
+        """Fetch a large answer, a few at a time: the server holds no more of them."""
+        with self._fetching:
+            try:
+                message = {"site": site, "answer": head["answer"]}
+                arrived.put((site, bytes(session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1])))
+            except Exception as error:  # of any kind from NVIDIA FLARE
+                arrived.put((site, f"its answer could not be fetched: {error}"))
+
+    def _take(self, sender: str, topic: str, head: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        """Take a site's answer from the hub, the place where it waits, or why there is none."""
+        arrived = self._calls.get(str(head["call"]))
+        if arrived is not None and sender == SERVER:
+            large = {"answer": head["answer"]} if "answer" in head else None
+            arrived.put((str(head["site"]), str(head["lost"]) if "lost" in head else large or bytes(body)))
+        return {}, b""
 
     def stop(self) -> None:
         """End the thread and the session."""
         self._stop.set()
         self._nudge.set()
-        self._thread.join(timeout=COMMAND_LIMIT)
+        self._thread.join(timeout=LIMIT)
         with self._changed:
             session, self._session = self._session, None
         if session is not None:
@@ -155,12 +215,12 @@ class HubConnection:
         with self._changed:
             session, lost = self._session, set(self._lost)
         if session is None:
-            session = UserSession(self.kit)
+            session = self._log_in()
             with self._changed:
                 self._session = session
-        answer = session.request(CHANNEL, {"version": self._version}, LIMIT)
-        if "members" in answer:
-            self._follow(bytes(answer["members"]))
+        answer, members = session.request(CHANNEL, "online", {"version": self._version}, b"", LIMIT)
+        if members:
+            self._follow(bytes(members))
         if "denied" in answer:
             raise DeniedError(f"the federation's server refuses: {answer['denied']}")
         hub, online = str(answer["hub"]), frozenset(map(str, answer["online"])) & set(self.kit.sites)
@@ -173,10 +233,15 @@ class HubConnection:
             self._checks += 1
             self._changed.notify_all()
 
+    def _log_in(self) -> UserSession:
+        session = UserSession(self.kit)
+        session.serve(CHANNEL, self._take)
+        return session
+
     def _follow(self, data: bytes) -> None:
         """Install the list of participants that the coordinator hands out: all that reads the kit follows it."""
         try:
-            self._version = join(self.kit.path, data).members.version
+            self._version = join(self.kit.path, data).version
             self.kit = read_kit(self.kit.path)
         except RemovedError as error:
             raise DeniedError(f"this user has left the federation: {error}") from None
@@ -185,8 +250,8 @@ class HubConnection:
 
     def _release(self, why: str) -> None:
         """Release the calls under way: their answers can't arrive any more."""
-        self._broken.set_result(why)
-        self._broken = Future()
+        for arrived in list(self._calls.values()):
+            arrived.put(("", why))
 
     def _server_offline(self, trouble: str) -> None:
         with self._changed:

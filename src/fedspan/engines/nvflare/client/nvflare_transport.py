@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fedspan.engines.nvflare.client.hub_connection import HubConnection
@@ -53,23 +53,18 @@ class NVFlareTransport:
         """Return why a site can't be reached."""
         return self._hub.why_not(site)
 
-    def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Deliver each site its request; return its answer, or why it is missing, within `deadline` seconds.
+    def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | Lost]]:
+        """Deliver each site its request; yield its answer when it arrives, or why there is none, within `deadline`.
 
         Raises an error where the server refuses this user: waiting does not help.
         """
         if self._hub.denied is not None:
             raise self._hub.denied
         online = self.online()
-        answers: dict[str, bytes | Lost] = {
-            site: Lost(self._hub.why_not(site)) for site in requests if site not in online
-        }
+        yield from ((site, Lost(self._hub.why_not(site))) for site in requests if site not in online)
         ready = {site: request for site, request in requests.items() if site in online}
         if ready:
-            arrived, lost = self._hub.call(ready, deadline, WAY_BACK)
-            answers |= arrived
-            answers |= {site: Lost(f"{site}: {why}") for site, why in lost.items()}
-        return answers
+            yield from self._hub.call(ready, deadline, WAY_BACK)
 
     def close(self) -> None:
         """Log out."""

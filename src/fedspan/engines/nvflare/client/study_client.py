@@ -47,6 +47,11 @@ def cancel_study(kit: Path, study: str) -> str:
     return str(_request(kit, {"kind": "cancel", "study": study})["about"]["state"])
 
 
+def log_of_study(kit: Path, study: str) -> str:
+    """Return the end of the log of a study."""
+    return str(_request(kit, {"kind": "log", "study": study})["log"])
+
+
 def disable_site(kit: Path, site: str, disable: bool) -> dict[str, str]:
     """Let the coordinator pass nothing on to a site, or again; return the disabled sites. For operators."""
     answer = _request(kit, {"kind": "disable" if disable else "enable", "site": site})
@@ -86,15 +91,17 @@ def unzip(archive: bytes, folder: Path) -> None:
 
 def _request(path: Path, head: dict[str, Any], parts: dict[str, bytes] | None = None) -> dict[str, Any]:
     """Send the coordinator a signed request and return its answer, or raise why it refuses."""
+    from fedspan.engines.nvflare.flare import RefusedError
+
     kit = read_kit(path)
     kit.must_be("user", "this command")
     bound = {"federation": kit.federation, "time": time.time(), **head}
     message = Sealed(Identity.from_kit(kit.path), PURPOSE, bound, parts or {}).to(COORDINATOR)
     session = UserSession(kit)
     try:
-        answer = session.request(CHANNEL, message, _LIMIT)
+        answer, results = session.request(CHANNEL, str(head["kind"]), {}, message, _LIMIT, stream=True)
+        return {**answer, "results": results}
+    except RefusedError as error:
+        raise InputError(f"the coordinator refuses: {error}") from None
     finally:
         session.close()
-    if "refused" in answer:
-        raise InputError(f"the coordinator refuses: {answer['refused']}")
-    return answer

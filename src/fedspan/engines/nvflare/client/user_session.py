@@ -1,4 +1,4 @@
-"""A user's session with the federation's server: the few commands that are needed, and what their failures mean."""
+"""A user's session with the federation's server: messages to it, and what their failures mean."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedspan.engines.nvflare.setup.console_events import REFUSED
 from fedspan.engines.nvflare.setup.kit import Kit
+from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.errors import FedspanError
+
+if TYPE_CHECKING:
+    from fedspan.engines.nvflare.flare import Answer, Head, Message
 
 #: The channels of messages between users and the hub, and between the hub and sites.
 CHANNEL, SITE_CHANNEL = "fedspan", "fedspan-site"
 
-#: Seconds that the server has for a login (it may just be starting, on a busy machine), and for one command.
-LOGIN_LIMIT, COMMAND_LIMIT = 20.0, 10.0
+#: Seconds that the server has for a login (it may just be starting, on a busy machine).
+LOGIN_LIMIT = 20.0
 
 #: Seconds that NVIDIA FLARE's last attempt of a login takes, and seconds for the logout.
 _LAST_ATTEMPT, _LOGOUT = 3.0, 3.0
@@ -31,22 +35,25 @@ class DeniedError(FedspanError):
 
 
 class UserSession:
-    """One login. Every command raises `ServerOfflineError` or `DeniedError`, or returns."""
+    """One login. Every request raises `ServerOfflineError` or `DeniedError`, or returns."""
 
-    def __init__(self, kit: Kit, limit: float = COMMAND_LIMIT, login: float = LOGIN_LIMIT) -> None:
+    def __init__(self, kit: Kit, login: float = LOGIN_LIMIT) -> None:
         from nvflare.fuel.flare_api.api_spec import InternalError
         from nvflare.fuel.flare_api.flare_api import Session
 
-        from fedspan.engines.nvflare.setup import handshake
+        from fedspan.engines.nvflare import flare
 
         _quiet()
-        handshake.install()
+        why = trouble(kit, login)
+        if why is not None:
+            raise ServerOfflineError(f"no connection with the federation's server: {why}")
+        flare.use_proxy()
         self._flare = self._guard(Session, kit.name, str(kit.path), True)
-        self._flare.api._print_hci = lambda message: None  # nothing is printed into a notebook
-        self._limit = limit
-        self._flare.set_timeout(limit)
+        self._cell: Any = None
         try:
+            flare.user_cell(self._flare)
             self._guard(within, login, self._flare.try_connect, max(1.0, login - _LAST_ATTEMPT))
+            self._cell = flare.user_cell(self._flare)
         except InternalError as error:
             self.close()
             raise ServerOfflineError(f"the federation's server accepts no logins now: {error}") from None
@@ -54,22 +61,26 @@ class UserSession:
             self.close()
             raise
 
-    def request(self, channel: str, message: Any, limit: float) -> dict[str, Any]:
-        """Send the server a message and return its answer; no other command waits for it."""
-        from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
-        from nvflare.fuel.f3.cellnet.utils import new_cell_message
+    def request(
+        self, channel: str, topic: str, head: Head, body: bytes, limit: float, *, stream: bool = False
+    ) -> Message:
+        """Send the server a message and return its answer, which may be large with `stream`."""
+        from fedspan.engines.nvflare.flare import SERVER, RefusedError, carrier
 
-        request = new_cell_message({}, message)
-        reply = self._flare.api.cell.send_request(
-            channel=channel, topic="call", target="server", request=request, timeout=limit, optional=True
-        )
-        code = reply.get_header(MessageHeaderKey.RETURN_CODE)
-        if code not in (None, ReturnCode.OK) or not isinstance(reply.payload, dict):
-            why = reply.get_header(MessageHeaderKey.ERROR) or ""
-            if code in (ReturnCode.COMM_ERROR, ReturnCode.TARGET_UNREACHABLE):
-                raise ServerOfflineError("the connection through the federation's server is broken")
-            raise ServerOfflineError(f"the federation's server gave no answer: {code} {why}".strip())
-        return dict(reply.payload)
+        try:
+            return carrier(self._cell, channel, stream=stream)(SERVER, topic, head, body, limit)
+        except RefusedError:
+            raise
+        except TimeoutError:
+            raise ServerOfflineError(f"the federation's server gave no answer in {limit:g} seconds") from None
+        except ConnectionError as error:
+            raise ServerOfflineError(f"the connection with the federation's server is broken: {error}") from None
+
+    def serve(self, channel: str, answer: Answer) -> None:
+        """Answer the server's messages on a channel."""
+        from fedspan.engines.nvflare.flare import serve
+
+        serve(self._cell, channel, answer)
 
     def close(self) -> None:
         """Log out, if the server still listens."""

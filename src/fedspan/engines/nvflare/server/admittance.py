@@ -9,11 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from fedspan.engines.members.certificates import pem, read_certificate, subject_of
 from fedspan.engines.members.enrolment import RUNNER
-from fedspan.engines.members.kit_instance import INSTANCE
 from fedspan.engines.members.member_list import DAY, MEMBERS, ends_soon
 from fedspan.engines.nvflare.server.study_queue import disabled_sites
 from fedspan.engines.nvflare.setup.console_events import REFUSED, report
@@ -36,6 +34,7 @@ class Admittance:
         self._instances: dict[str, str] = {}  # by site: of the kit that is connected
         self._certificates: dict[str, bytes] = {}  # by connection: of the user behind it
         self.notices: dict[str, str] = {}
+        self.site_versions: dict[str, str] = {}  # by site: of fedspan, as it states it
         self._warned = time.monotonic()
 
     @property
@@ -76,16 +75,23 @@ class Admittance:
             )
         return ""
 
+    def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
+        """Return why a process may not register, as `objection` does, and report it."""
+        try:
+            certificate = pem(read_certificate(certificate))
+            why = self.objection(name, certificate, instance, heard, place)
+        except (FedspanError, TypeError, ValueError):
+            why = "the request to register cannot be read"
+        if why:
+            self._notify(f"{name} at {place} was refused: {why}")
+        return f"{REFUSED}{why}" if why else ""
+
     def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
         """Remember who is behind a connection."""
         if self._holder(certificate).role:
-            self._certificates[origin] = certificate
+            self._certificates[origin] = pem(read_certificate(certificate))
         else:
             self._instances[name] = instance
-
-    def refused(self, name: str, place: str, why: str) -> None:
-        """Report on the coordinator's screen that a process was not admitted."""
-        self._notify(f"{name} at {place} was refused: {why}")
 
     def warn(self) -> None:
         """Report once a day that the coordinator's certificate ends soon."""
@@ -112,37 +118,3 @@ class Admittance:
     @staticmethod
     def _holder(certificate: bytes) -> Participant:
         return Participant(*subject_of(read_certificate(certificate)))
-
-
-def install(server: Any, admittance: Admittance) -> None:
-    """Let `admittance` judge before NVIDIA FLARE's server registers a site or a user."""
-    from nvflare.apis.fl_constant import FLContextKey
-    from nvflare.fuel.f3.cellnet.defs import IdentityChallengeKey, MessageHeaderKey
-    from nvflare.private.defs import CellMessageHeaderKeys
-
-    manager = server.client_manager
-    register = manager.authenticate
-
-    def authenticate(request: Any, fl_ctx: Any) -> Any:
-        name, place = (
-            str(request.get_header(key)) for key in (CellMessageHeaderKeys.CLIENT_NAME, CellMessageHeaderKeys.CLIENT_IP)
-        )
-        try:
-            certificate = pem(read_certificate(bytes(request.payload[IdentityChallengeKey.CERT])))
-            peer = request.payload.get_peer_context()
-            instance = str(peer.get_prop(INSTANCE, "")) if peer else ""
-            there = manager.name_to_clients.get(name)
-            heard = float(there.last_connect_time) if there is not None else 0.0
-            why = admittance.objection(name, certificate, instance, heard, place)
-        except (FedspanError, AttributeError, KeyError, TypeError, ValueError):
-            why = "the request to register cannot be read"
-        if why:
-            admittance.refused(name, place, why)
-            fl_ctx.set_prop(FLContextKey.UNAUTHENTICATED, f"{REFUSED}{why}", sticky=False)
-            return None
-        client = register(request, fl_ctx)
-        if client is not None:
-            admittance.admitted(name, certificate, instance, str(request.get_header(MessageHeaderKey.ORIGIN)))
-        return client
-
-    manager.authenticate = authenticate

@@ -1,7 +1,8 @@
-"""The hub, a part of the coordinator's process: it passes users' bytes on to sites and returns the answers.
+"""The hub, a part of the coordinator's process: it passes users' bytes on to sites, and each answer on to the user.
 
-It reads none of them: requests and answers are signed, and checked by their receivers. While a user is connected, the
-hub probes every site each second. A call to a site that has stopped or restarted is given up at once.
+It reads none of them: requests and answers are signed, and checked by their receivers. A large answer stays at its site
+until the user fetches it through the hub. While a user is connected, the hub probes every site each second. A call to a
+site that has stopped or restarted is given up at once.
 
 It hands the signed list of participants to sites and users, before it passes anything else on to them.
 """
@@ -11,138 +12,131 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_component import FLComponent
-
 from fedspan.engines.nvflare.client.user_session import CHANNEL, SITE_CHANNEL
-from fedspan.engines.nvflare.server import admittance as admittances
+from fedspan.engines.nvflare.flare import (
+    Carry,
+    Component,
+    EventType,
+    Head,
+    Message,
+    RefusedError,
+    before_registering,
+    carrier,
+    cell_of,
+    client_of,
+    serve,
+)
 from fedspan.engines.nvflare.server import study_queue
 from fedspan.engines.nvflare.server.admittance import Admittance
+from fedspan.engines.nvflare.server.state_file import StateFile
+from fedspan.engines.nvflare.setup.console_events import SiteEvents, report
 from fedspan.errors import MessageError
 
 #: Seconds between two probes of a site, for its answer, and without one after which it counts as silent.
 EVERY, LIMIT, SILENT = 1.0, 5.0, 10.0
 
-#: Seconds after which a user that was not heard of is no longer connected.
-IDLE = 10.0
+#: Seconds after which a user that was not heard of is no longer connected, and without progress of a large answer.
+IDLE, STALLED = 10.0, 20.0
 
 LATE = "no answer within the deadline"
 
-#: Sends a site bytes under a topic, within a number of seconds; raises a `ConnectionError` or a `TimeoutError`.
-Carry = Callable[[str, str, bytes, float], bytes]
 
-
-class HubComponent(FLComponent):  # type: ignore[misc]
+class HubComponent(Component):  # type: ignore[misc]
     """The hub as a component of NVIDIA FLARE's server."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Open the hub when the coordinator is up."""
-        if event_type == EventType.SYSTEM_START and study_queue.home is not None:
-            engine = fl_ctx.get_engine()
-            cell, admittance = engine.get_cell(), Admittance(study_queue.home)
-            admittances.install(engine.server, admittance)
-            hub = Hub(admittance, cell_carry(cell))
-            cell.register_request_cb(channel=CHANNEL, topic="*", cb=hub.request)
-            threading.Thread(target=hub.watch, daemon=True, name="fedspan-hub").start()
-
-
-def cell_carry(cell: Any) -> Carry:
-    """Return what sends bytes to a site through NVIDIA FLARE."""
-    from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
-    from nvflare.fuel.f3.cellnet.utils import new_cell_message
-
-    def carry(site: str, topic: str, request: bytes, limit: float) -> bytes:
-        reply = cell.send_request(
-            channel=SITE_CHANNEL, topic=topic, target=site, request=new_cell_message({}, request), timeout=limit,
-            optional=True,
-        )  # fmt: skip
-        code = reply.get_header(MessageHeaderKey.RETURN_CODE)
-        if code == ReturnCode.TIMEOUT:
-            raise TimeoutError
-        if code not in (None, ReturnCode.OK) or not isinstance(reply.payload, bytes | bytearray | memoryview):
-            raise ConnectionError(str(reply.get_header(MessageHeaderKey.ERROR) or code))
-        return bytes(reply.payload)
-
-    return carry
+        """Open the hub when the coordinator is up, and report which sites come and go."""
+        if study_queue.home is None:
+            return
+        if event_type == EventType.SYSTEM_START:
+            cell, admittance = cell_of(fl_ctx), Admittance(study_queue.home)
+            before_registering(fl_ctx, admittance)
+            to_sites, to_users = carrier(cell, SITE_CHANNEL), carrier(cell, CHANNEL)
+            hub = Hub(admittance, to_sites, to_users, carrier(cell, SITE_CHANNEL, stream=True))
+            serve(cell, CHANNEL, hub.answer)
+            self.events = SiteEvents(lambda: admittance.sites)
+            state = StateFile(study_queue.home, self.events.online, admittance)
+            for watch in (hub.watch, self.events.watch, state.keep):
+                threading.Thread(target=watch, daemon=True, name="fedspan-hub").start()
+            report("the coordinator is up")
+        elif event_type == EventType.CLIENT_REGISTER_PROCESSED:
+            self.events.joined(client_of(fl_ctx))
+        elif event_type == EventType.CLIENT_HEARTBEAT_PROCESSED:
+            self.events.heard(client_of(fl_ctx))
 
 
 class Hub:
-    """Passes calls on to sites, and knows which of them are there.
+    """Passes calls on to sites and answers on to users, and knows which sites are there.
 
     Parameters
     ----------
     admittance : Admittance
         Knows the participants, and who is behind a connection.
-    carry : callable
-        Sends a site bytes (see `Carry`).
+    to_sites, to_users : callable
+        Send a site or a user a message (see `Carry`).
+    fetch : callable
+        Sends a site a message whose answer is large.
     """
 
-    def __init__(self, admittance: Admittance, carry: Carry) -> None:
+    def __init__(self, admittance: Admittance, to_sites: Carry, to_users: Carry, fetch: Carry) -> None:
         self.instance = secrets.token_hex(8)  # of this process: calls that an earlier one took are lost
         self._admittance = admittance
-        self._carry = carry
+        self._to_sites, self._to_users, self._fetch = to_sites, to_users, fetch
         self._versions: dict[str, int] = {}  # by site: of the list that it has
         self._lock = threading.Lock()
-        self._instances: dict[str, bytes] = {}  # of the sites that are there
+        self._instances: dict[str, str] = {}  # of the sites that are there
         self._heard: dict[str, float] = {}
         self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._informed: set[str] = set()  # sites that are being handed the list
-        self._calls: set[HubCall] = set()
+        self._waiting: set[tuple[str, str, str]] = set()  # user, call and site of each answer that has not come
         self._user_heard = 0.0
-        self._threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="fedspan-hub")
+        self._threads = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="fedspan-hub")
 
-    def request(self, message: Any) -> Any:
-        """Answer a user's process: which sites are there, or the answers of sites to its requests."""
-        from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
-        from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
-
-        data = message.payload
+    def answer(self, origin: str, topic: str, head: Head, body: bytes) -> Message | Future[Message]:
+        """Answer a user's process: which sites are there; take its call; or fetch a large answer from a site."""
         try:
-            user = self._admittance.user(str(message.get_header(MessageHeaderKey.ORIGIN)))
+            user = self._admittance.user(origin)
         except MessageError as error:  # the list shows it to the user as well
-            return new_cell_message({}, {"denied": str(error), "members": self._admittance.list_bytes})
+            return {"denied": str(error)}, self._admittance.list_bytes
         if user is None:
-            return make_reply("unauthenticated", "only a user that has logged in may send requests")
-        reply: Future[Any] = Future()
+            raise RefusedError("only a user that has logged in may send requests")
         first = time.monotonic() - self._user_heard > IDLE
         self._user_heard = time.monotonic()
-        if "to" not in data:
+        if topic == "online":
             if first:
                 self.question(LIMIT)
-            return new_cell_message({}, self._about(int(data.get("version", -1))))
+            return self._about(int(head.get("version", -1)))
         if why := self._admittance.may_call(user):
-            return new_cell_message({}, {"answers": {}, "lost": dict.fromkeys(map(str, data["to"]), why)})
-        requests = {str(site): bytes(data["requests"][number]) for site, number in data["to"].items()}
-        call = self.call(requests, float(data["limit"]))
-        call.result.add_done_callback(lambda done: reply.set_result(new_cell_message({}, done.result())))
-        return reply
+            raise RefusedError(why)
+        if topic == "fetch":
+            message = {"answer": head["answer"]}
+            return self._threads.submit(self._fetch, str(head["site"]), "fetch", message, b"", STALLED)
+        self.call(origin, head, body)
+        return {}, b""
 
-    def _about(self, version: int) -> dict[str, Any]:
+    def _about(self, version: int) -> Message:
         """Return which sites are there, and the list of participants where a user has another version."""
         disabled = self._admittance.disabled
         online = [site for site in sorted(self._instances) if site in self._admittance.sites and site not in disabled]
         about = {"hub": self.instance, "online": online, "disabled": disabled}
-        return about if version == self._admittance.version else about | {"members": self._admittance.list_bytes}
+        return about, b"" if version == self._admittance.version else self._admittance.list_bytes
 
-    def call(self, requests: Mapping[str, bytes], limit: float) -> HubCall:
-        """Send each site its request; the result follows when each has answered, failed, or been given up."""
-        call = HubCall(requests)
-        with self._lock:
-            self._calls.add(call)
-        call.result.add_done_callback(lambda done: self._calls.discard(call))
+    def call(self, user: str, head: Head, body: bytes) -> None:
+        """Send each site its part of the body; the user gets a message for each site: its answer, or why it is lost."""
+        call, limit = str(head["call"]), float(head["limit"])
         disabled, sites = self._admittance.disabled, self._admittance.sites
-        for site in requests:
-            if site in disabled:
-                call.lose(site, disabled[site])
-            elif site in sites:
-                self._threads.submit(self._deliver, call, site, requests[site], limit)
+        for site, (start, end) in head["to"].items():
+            with self._lock:
+                self._waiting.add((user, call, site))
+            if site in sites and site not in disabled:
+                part = body if (start, end) == (0, len(body)) else bytes(memoryview(body)[start:end])
+                self._threads.submit(self._deliver, user, call, site, part, limit)
             else:
-                call.lose(site, "the federation has no such site")
-        return call
+                why = disabled.get(site, "the federation has no such site")
+                self._threads.submit(self._settle, user, call, site, {"lost": why})
 
     def watch(self) -> None:
         """Probe the sites again and again, while a user is connected, and hand out the list."""
@@ -176,27 +170,25 @@ class Hub:
         """Hand a site the newest list, if it has another one; raise an error where it can't be reached."""
         version = self._admittance.version
         if notice := self._admittance.notices.get(site, ""):
-            self._carry(site, "notice", notice.encode(), LIMIT)
+            self._to_sites(site, "notice", {}, notice.encode(), LIMIT)
             self._admittance.notices.pop(site, None)
         if self._versions.get(site) != version:
-            self._carry(site, "members", self._admittance.list_bytes, LIMIT)
+            self._to_sites(site, "members", {}, self._admittance.list_bytes, LIMIT)
             self._versions[site] = version
             if site not in self._admittance.sites:
                 del self._versions[site]  # it was removed, and has been informed of it
 
-    def question(self, wait: float) -> None:
-        """Probe all sites but those whose last answer is still missing; wait at most `wait` seconds for the answers."""
+    def question(self, seconds: float) -> None:
+        """Probe all sites but those whose last answer is still missing; wait at most `seconds` for the answers."""
         with self._lock:
             due = self._admittance.sites - self._asked
             self._asked |= due
         asked = [self._threads.submit(self._question, site) for site in sorted(due)]
-        until = time.monotonic() + wait
-        for one in asked if wait else ():
-            one.exception(timeout=max(0.01, until - time.monotonic()))
+        wait(asked, timeout=seconds)
 
     def _question(self, site: str) -> None:
         try:
-            instance = self._carry(site, "alive", b"", LIMIT)
+            instance = str(self._to_sites(site, "alive", {}, b"", LIMIT)[0]["instance"])
         except TimeoutError:
             if time.monotonic() - self._heard.get(site, 0.0) > SILENT:
                 self._gone(site, "it is silent")
@@ -214,48 +206,27 @@ class Hub:
     def _gone(self, site: str, why: str) -> None:
         if self._instances.pop(site, None) is not None:
             with self._lock:
-                calls = list(self._calls)
-            for call in calls:
-                call.lose(site, why)
+                lost = [key for key in self._waiting if key[2] == site]
+            for user, call, _ in lost:
+                self._threads.submit(self._settle, user, call, site, {"lost": why})
 
-    def _deliver(self, call: HubCall, site: str, request: bytes, limit: float) -> None:
+    def _deliver(self, user: str, call: str, site: str, request: bytes, limit: float) -> None:
         try:
             self.inform(site)
-            call.answered(site, self._carry(site, "call", request, limit))
+            head, answer = self._to_sites(site, "call", {"keep": limit}, request, limit)
         except TimeoutError:
-            call.lose(site, LATE)
+            head, answer = {"lost": LATE}, b""
         except Exception as error:  # of any kind from NVIDIA FLARE: this request is lost
-            call.lose(site, str(error) or type(error).__name__)
+            head, answer = {"lost": str(error) or type(error).__name__}, b""
+        self._settle(user, call, site, head, answer)
 
-
-class HubCall:
-    """A call to several sites: `result` is set as soon as each has answered, failed, or been given up."""
-
-    def __init__(self, sites: Collection[str]) -> None:
-        self.result: Future[dict[str, Any]] = Future()
-        self._lock = threading.Lock()
-        self._waiting = set(sites)
-        self._answers: dict[str, bytes] = {}
-        self._lost: dict[str, str] = {}
-
-    def answered(self, site: str, answer: bytes) -> None:
-        """Take a site's answer, unless the site was given up."""
+    def _settle(self, user: str, call: str, site: str, head: Head, answer: bytes = b"") -> None:
+        """Send the user what came of a site's request, once."""
         with self._lock:
-            if site in self._waiting:
-                self._waiting.discard(site)
-                self._answers[site] = answer
-        self._finish()
-
-    def lose(self, site: str, why: str) -> None:
-        """Wait for a site no longer."""
-        with self._lock:
-            if site in self._waiting:
-                self._waiting.discard(site)
-                self._lost[site] = why
-        self._finish()
-
-    def _finish(self) -> None:
-        with self._lock:
-            over = not self._waiting and not self.result.done()
-        if over:
-            self.result.set_result({"answers": self._answers, "lost": self._lost})
+            if (user, call, site) not in self._waiting:
+                return
+            self._waiting.discard((user, call, site))
+        try:
+            self._to_users(user, "answer", {**head, "call": call, "site": site}, answer, LIMIT)
+        except Exception:  # of any kind: a user that is not there any more needs no answer
+            return

@@ -17,13 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_component import FLComponent
-
 from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
+from fedspan.engines.nvflare.flare import Component, EventType, Head, Message, RefusedError, cell_of, serve
 from fedspan.engines.nvflare.setup.kit import write_json
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
@@ -36,12 +34,15 @@ home: Path | None = None
 #: Studies that run at one time, and starts of one that dies again and again.
 AT_ONCE, MOST_STARTS = 4, 50
 
+#: Bytes of a study's log that a user gets.
+LONGEST_LOG = 2**16
+
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 #: What each role may request, and the words for it.
 _ALLOWED = {
-    ANALYST: ("submit", "list", "cancel", "fetch"),
-    "operator": ("list", "cancel", "disable", "enable"),
+    ANALYST: ("submit", "list", "cancel", "fetch", "log"),
+    "operator": ("list", "cancel", "disable", "enable", "log"),
     "viewer": ("list",),
 }
 _WORDS = {
@@ -49,6 +50,7 @@ _WORDS = {
     "list": "see studies",
     "cancel": "cancel studies",
     "fetch": "fetch results",
+    "log": "read logs of studies",
     "disable": "disable sites",
     "enable": "enable sites",
 }
@@ -64,14 +66,30 @@ def disabled_sites(kit: Path) -> dict[str, str]:
     return {}
 
 
-class StudyQueueComponent(FLComponent):  # type: ignore[misc]
+def study_progress(folder: Path) -> dict[str, Any]:
+    """Return what the process of a study has last written of its progress."""
+    with suppress(OSError, ValueError):
+        progress = json_value((folder / "progress.json").read_bytes())
+        return progress if isinstance(progress, dict) else {}
+    return {}
+
+
+def study_log(folder: Path) -> str:
+    """Return the end of what the process of a study has printed."""
+    try:
+        return (folder / "log.txt").read_bytes()[-LONGEST_LOG:].decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+class StudyQueueComponent(Component):  # type: ignore[misc]
     """The queue as a component of NVIDIA FLARE's server."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Open the queue when the coordinator is up."""
         if event_type == EventType.SYSTEM_START and home is not None:
             queue = StudyQueue(home)
-            fl_ctx.get_engine().get_cell().register_request_cb(channel=CHANNEL, topic="*", cb=queue.request)
+            serve(cell_of(fl_ctx), CHANNEL, queue.request)
             threading.Thread(target=queue.watch, daemon=True, name="fedspan-studies").start()
 
 
@@ -87,18 +105,15 @@ class StudyQueue:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: dict[str, int] = {}
 
-    def request(self, message: Any) -> Any:
+    def request(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer a user's request, whatever it holds."""
-        from nvflare.fuel.f3.cellnet.utils import new_cell_message
-
         try:
-            opened = open_sealed(bytes(message.payload), self._authority, PURPOSE, COORDINATOR, LARGEST)
-            answer = self.answer(opened)
+            answer = self.answer(open_sealed(bytes(body), self._authority, PURPOSE, COORDINATOR, LARGEST))
         except FedspanError as error:
-            answer = {"refused": str(error)}
+            raise RefusedError(str(error)) from None
         except (KeyError, TypeError, ValueError):
-            answer = {"refused": "the request lacks a field that it must have"}
-        return new_cell_message({}, answer)
+            raise RefusedError("the request lacks a field that it must have") from None
+        return {name: value for name, value in answer.items() if name != "results"}, answer.get("results", b"")
 
     def answer(self, opened: Opened) -> dict[str, Any]:
         """Do what a signed request of a user states, if its role allows it.
@@ -123,6 +138,8 @@ class StudyQueue:
             raise InputError(f"{user.name} has no study {name[:40]!r} here; 'fedspan status' lists them")
         if head["kind"] == "cancel":
             return {"about": self._cancel(name, "" if user.role == ANALYST else f"cancelled by {user.name}")}
+        if head["kind"] == "log":
+            return {"about": self._about(name), "log": study_log(self._folder / name)}
         if head["kind"] == "fetch":
             about = self._about(name)
             results = zipped(self._folder / name / "results") if about["state"] == "done" else b""
@@ -223,7 +240,11 @@ class StudyQueue:
             about = json_value((self._folder / name / "about.json").read_bytes())
         except (OSError, ValueError):
             return None
-        return about if isinstance(about, dict) and {"who", "state"} <= about.keys() else None
+        if not isinstance(about, dict) or not {"who", "state"} <= about.keys():
+            return None
+        return about | {"progress": study_progress(self._folder / name)} if about["state"] == "running" else about
 
     def _set(self, name: str, **changes: Any) -> None:
-        write_json(self._folder / name / "about.json", self._about(name) | changes)
+        about = self._about(name) | changes
+        about.pop("progress", None)  # it has a file of its own
+        write_json(self._folder / name / "about.json", about)

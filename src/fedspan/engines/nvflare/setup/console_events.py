@@ -2,55 +2,81 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import re
+import os
 import sys
+import threading
 import time
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from typing import ClassVar
 
+from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
+
+#: The environment variable that decides how events are printed: ``json``, or as text.
+FORM = "FEDSPAN_LOG"
 #: Before the reason why the coordinator does not admit a participant: trying again does not help.
 REFUSED = "not admitted: "
 
-#: Messages in NVIDIA FLARE's log, and the event that each stands for. Other messages stay in the log file.
-_EVENTS = (
-    (re.compile(r"Client: New client (?P<name>[\w-]+)@(?P<address>\S+) joined"), "{name} joined from {address}"),
-    (re.compile(r"Re-activate the client: (?P<name>[\w-]+)"), "{name} is back"),
-    (re.compile(r"Remove the dead Client\. Name: (?P<name>[\w-]+)"), "{name} is silent"),
-    (re.compile(r"Successfully registered client:(?P<name>[\w-]+)"), "{name} joined the federation"),
-    (re.compile(r"registration rejected: (?P<why>.+)"), "the coordinator refuses this site: {why}"),
-    (re.compile(r"Server started"), "the coordinator is up"),
-    (re.compile(r"No connection to the server|Server is not alive|Lost connection"), "the coordinator is offline"),
-)
-
 
 class ConsoleHandler(logging.Handler):
-    """Prints known events and critical errors, one line each, with the time.
+    """Prints critical errors of NVIDIA FLARE, one line each; other messages stay in the log file."""
 
-    `refused` is set when the coordinator does not admit this process.
-    """
-
-    refused: ClassVar[bool] = False
+    def __init__(self) -> None:
+        super().__init__(logging.CRITICAL)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record, if it is an event."""
-        message = record.getMessage()
-        ConsoleHandler.refused |= REFUSED in message
-        line = event_of(message.replace(REFUSED, ""), record.levelno)
-        if line is not None:
-            report(line)
+        """Print the first line of a record."""
+        report(record.getMessage().partition("\n")[0])
 
 
-def event_of(message: str, level: int) -> str | None:
-    """Return the event that a log message stands for, if any.
+class SiteEvents:
+    """Reports which of the federation's `sites` join, fall silent and come back, by what the server hears of them."""
 
-    >>> event_of("Remove the dead Client. Name: north.  Total clients: 2", logging.INFO)
-    'north is silent'
-    """
-    for pattern, words in _EVENTS:
-        found = pattern.search(message)
-        if found:
-            return words.format(**found.groupdict())
-    return None if level < logging.CRITICAL else message.splitlines()[0]
+    def __init__(self, sites: Callable[[], Collection[str]]) -> None:
+        self._sites = sites
+        self._heard: dict[str, float] = {}
+        self._silent: set[str] = set()
+        self._lock = threading.Lock()
+
+    def joined(self, name: str) -> None:
+        """Report a site that has registered. Users register, too, and are not reported."""
+        if name in self._sites():
+            with self._lock:
+                self._heard[name] = time.monotonic()
+                self._silent.discard(name)
+            report(f"{name} joined")
+
+    def heard(self, name: str) -> None:
+        """Take a site's heartbeat."""
+        with self._lock:
+            back = name in self._silent
+            self._silent.discard(name)
+            if name in self._sites():
+                self._heard[name] = time.monotonic()
+        if back:
+            report(f"{name} is back")
+
+    def check(self) -> None:
+        """Report the sites that have fallen silent."""
+        with self._lock:
+            limit = time.monotonic() - SILENT_AFTER
+            silent = sorted(name for name, when in self._heard.items() if when < limit and name not in self._silent)
+            self._silent |= set(silent)
+        for name in silent:
+            report(f"{name} is silent")
+
+    def online(self) -> list[str]:
+        """Return the sites that were heard of lately."""
+        with self._lock:
+            return sorted(set(self._heard) - self._silent)
+
+    def watch(self) -> None:
+        """Check again and again."""
+        while True:
+            time.sleep(1.0)
+            self.check()
 
 
 class NewEvents:
@@ -58,16 +84,31 @@ class NewEvents:
 
     def __init__(self, again: float = 60.0) -> None:
         self._again = again
-        self._last, self._when = "", 0.0
+        self.last, self._when = "", 0.0
 
     def report(self, line: str) -> None:
         """Print a line, if it is new."""
         now = time.monotonic()
-        if line != self._last or now - self._when > self._again:
-            self._last, self._when = line, now
+        if line != self.last or now - self._when > self._again:
+            self.last, self._when = line, now
             report(line)
 
 
+class Refusal:
+    """What this process learnt of its registration: `final` when the coordinator does not admit it."""
+
+    final: ClassVar[bool] = False
+
+    @classmethod
+    def take(cls, why: str) -> None:
+        """Report why the coordinator refuses this site."""
+        cls.final |= REFUSED in why
+        report(f"the coordinator refuses this site: {why.replace(REFUSED, '')}")
+
+
 def report(line: str) -> None:
-    """Print one line with the time, at once."""
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stdout, flush=True)
+    """Print one line with the time, at once; as JSON where the environment says so."""
+    text = f"{time.strftime('%H:%M:%S')} {line}"
+    if os.environ.get(FORM) == "json":
+        text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": line})
+    print(text, file=sys.stdout, flush=True)

@@ -72,7 +72,7 @@ def site_resources() -> dict[str, Any]:
 
 
 def logging_settings() -> dict[str, Any]:
-    """Return the log of a server or site: a file in the kit, and one line per event on the console."""
+    """Return the log of a server or site: a file in the kit, and critical errors on the console."""
     form = {
         "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
         "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -86,7 +86,7 @@ def logging_settings() -> dict[str, Any]:
         "maxBytes": 4_194_304,
         "backupCount": 3,
     }
-    console = {"class": "fedspan.engines.nvflare.setup.console_events.ConsoleHandler", "level": "INFO"}
+    console = {"class": "fedspan.engines.nvflare.setup.console_events.ConsoleHandler", "level": "CRITICAL"}
     return {
         "version": 1,
         "disable_existing_loggers": False,

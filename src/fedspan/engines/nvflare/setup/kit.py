@@ -22,8 +22,8 @@ from fedspan.federation import SecureSum
 from fedspan.owner.schema import check_schema
 from fedspan.owner.site_file import NAME_RULE, is_name
 
-#: What carries the messages: see `fed.toml`.
-TRANSPORTS = ("tcp", "grpc", "http")
+#: How messages travel, the default first; all of them with mutual TLS, on one port.
+TRANSPORTS = ("grpc", "http", "tcp")
 
 _NEEDED, _OPTIONAL = ("name", "server", "sites", "users"), ("schema", "secure_sum", "transport", "oidc")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
@@ -187,7 +187,7 @@ class Kit:
 def needs_nvflare() -> None:
     """Raise an error unless NVIDIA FLARE is installed."""
     if find_spec("nvflare") is None:
-        raise MissingPackageError("real federations need NVIDIA FLARE: pip install fedspan[nvflare]")
+        raise MissingPackageError("real federations need NVIDIA FLARE: pip install '.[nvflare]' in a checkout")
 
 
 def read_owner(folder: Path) -> tuple[str, str]:

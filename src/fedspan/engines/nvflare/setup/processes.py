@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import runpy
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from fedspan.engines.members.kit_instance import lock_kit
 from fedspan.engines.members.member_list import ends_soon
-from fedspan.engines.nvflare.setup.console_events import ConsoleHandler, NewEvents, report
+from fedspan.engines.nvflare.setup.console_events import Refusal, report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start, no_tensors
@@ -27,9 +27,6 @@ NOT_ADMITTED = 3
 #: The locks of kits that this process has.
 _held: list[object] = []
 
-#: NVIDIA FLARE's programs.
-_COORDINATOR, _SITE = "nvflare.private.fed.app.server.server_train", "nvflare.private.fed.app.client.client_train"
-
 
 def start_coordinator(path: Path) -> int:
     """Run the federation's server in this process."""
@@ -40,9 +37,11 @@ def start_coordinator(path: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_json(kit.path / "local" / "resources.json", server_resources(kit.path))
     study_queue.home = kit.path
+    listen = listening_address(kit.server)
     _prepare()
-    report(f"coordinator of {kit.federation} at {kit.server}; Ctrl-C stops it")
-    return _run(kit, _COORDINATOR, "fed_server.json", [])
+    where = "" if listen else "; this machine has no such address, and it listens on all that it has"
+    report(f"coordinator of {kit.federation} at {kit.server}{where}; Ctrl-C stops it")
+    return _run(kit, listen or "0.0.0.0", [])
 
 
 def start_site(path: Path, config: Path, options: Sequence[str] = ()) -> int:
@@ -60,11 +59,14 @@ def start_site(path: Path, config: Path, options: Sequence[str] = ()) -> int:
     _prepare()
     report(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
     worker = Supervisor(kit.path, config)
-    importlib.import_module("nvflare.private.fed.client.fed_client")  # takes seconds, while the worker reads the data
+    from fedspan.engines.nvflare import flare
+
+    flare.import_early()  # while the worker reads the data
     worker.wait_until_ready()
     _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config), *options])
     site_link.leave = lambda why: _end_all(why, lambda: os._exit(NOT_ADMITTED))
-    return _run(kit, _SITE, "fed_client.json", [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"])
+    threading.Thread(target=site_link.watch_connection, args=(kit,), daemon=True, name="fedspan-connection").start()
+    return _run(kit, None, [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"])
 
 
 def _opened(path: Path, kind: str) -> Kit:
@@ -83,45 +85,61 @@ def _opened(path: Path, kind: str) -> Kit:
     return kit
 
 
-def _prepare() -> None:
-    """Take over signals and connections."""
-    from fedspan.engines.nvflare.setup import handshake
+def listening_address(server: str) -> str | None:
+    """Return the address of `server`, ``host:port``, if this machine has it; refuse a port that is in use.
 
+    >>> listening_address("localhost:0")
+    '127.0.0.1'
+    """
+    host, _, port = server.rpartition(":")
+    try:
+        found: str | None = socket.gethostbyname(host)
+        with socket.socket() as probe:
+            probe.bind((found, 0))
+    except OSError:
+        found = None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((found or "", int(port)))
+            probe.listen()
+        except OSError as error:
+            raise InputError(f"the coordinator can't listen on port {port} of {host}: {error.strerror}") from None
+    return found
+
+
+def _prepare() -> None:
+    """Take over signals."""
     no_tensors()
     be_a_parent()
-    handshake.install(NewEvents().report)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: _end_all("stopped", lambda: os._exit(0)))
 
 
 def _restart_when_it_ends(command: list[str]) -> None:
     """Run `command` as this very process if NVIDIA FLARE ends by itself: a coordinator may die while a site logs in."""
-    from nvflare.fuel.f3.mpm import MainProcessMonitor
-
+    from fedspan.engines.nvflare import flare
     from fedspan.engines.nvflare.site import site_link
 
     def restart() -> None:
         os.execve(sys.executable, [sys.executable, "-m", "fedspan", *command], environment_at_start())
 
     def ended() -> None:
-        if ConsoleHandler.refused:
+        if Refusal.final:
             _end_all("not admitted: this process ends", lambda: os._exit(NOT_ADMITTED))
         _end_all("the coordinator refused this site, or died meanwhile: trying again", restart)
 
-    MainProcessMonitor.add_cleanup_cb(ended)
+    flare.when_it_ends(ended)
     site_link.restart = lambda why: _end_all(why, restart)
 
 
-def _run(kit: Kit, module: str, settings: str, named: list[str]) -> int:
+def _run(kit: Kit, listen: str | None, named: list[str]) -> int:
     """Become NVIDIA FLARE's process for this kit."""
+    from fedspan.engines.nvflare import flare
+
     (kit.path / "transfer").mkdir(exist_ok=True, mode=0o700)
-    options = ["secure_train=true", "org=fedspan", "config_folder=config", *named]
-    sys.argv = [module, "-m", str(kit.path), "-s", settings, "--set", *options]
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 1
-    return 0
+    flare.use_proxy()
+    return flare.run_program(kit.kind, str(kit.path), listen, named)
 
 
 def _end_all(why: str, then: Callable[[], None]) -> None:

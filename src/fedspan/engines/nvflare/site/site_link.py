@@ -10,17 +10,31 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_component import FLComponent
-
-from fedspan.engines.members.kit_instance import INSTANCE, kit_instance
-from fedspan.engines.members.member_list import DAY, ends_soon
+from fedspan.engines.members.kit_instance import kit_instance
+from fedspan.engines.members.member_list import DAY, ends_soon, kit_list
 from fedspan.engines.nvflare.client.user_session import SITE_CHANNEL
-from fedspan.engines.nvflare.setup.console_events import report
+from fedspan.engines.nvflare.flare import (
+    LARGE,
+    SERVER,
+    Component,
+    EventType,
+    Head,
+    Message,
+    RefusedError,
+    cell_of,
+    connected,
+    on_refusal,
+    send_instance,
+    serve,
+)
+from fedspan.engines.nvflare.setup.console_events import NewEvents, Refusal, report
+from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
+from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
+from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.errors import FedspanError
 
 #: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
@@ -32,77 +46,106 @@ leave: Callable[[str], None] = report
 #: worker may then read its data again.
 IDLE = 15.0
 
+#: Seconds between two looks at the connection.
+EVERY = 2.0
 
-class SiteLinkComponent(FLComponent):  # type: ignore[misc]
+
+class SiteLinkComponent(Component):  # type: ignore[misc]
     """The link as a component of NVIDIA FLARE's client."""
+
+    cell: ClassVar[Any] = None
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Open the link when the site is up; before that, send the instance of the kit with the registration."""
-        if event_type == EventType.BEFORE_CLIENT_REGISTER and home is not None:
-            fl_ctx.set_prop(INSTANCE, kit_instance(home), private=False, sticky=False)
-        if event_type == EventType.SYSTEM_START and home is not None:
+        if home is None:
+            return
+        if event_type == EventType.BEFORE_CLIENT_REGISTER:
+            SiteLinkComponent.cell = cell_of(fl_ctx)
+            on_refusal(self.cell, Refusal.take)
+            send_instance(fl_ctx, kit_instance(home), fedspan_version())
+        elif event_type == EventType.SYSTEM_START:
             link = SiteLink(home)
-            fl_ctx.get_engine().get_cell().register_request_cb(channel=SITE_CHANNEL, topic="*", cb=link.request)
+            serve(self.cell, SITE_CHANNEL, link.answer)
+            report(f"{read_kit(home).name} joined the federation")
             threading.Thread(target=link.watch, daemon=True, name="fedspan-site-link").start()
 
 
+def watch_connection(kit: Kit) -> None:
+    """Report why there is no connection to the coordinator, and when it is back."""
+    events, offline = NewEvents(), True
+    while True:
+        time.sleep(EVERY)
+        if SiteLinkComponent.cell is not None and connected(SiteLinkComponent.cell):
+            if offline and events.last:
+                events.report("the coordinator is back")
+            offline = False
+        else:
+            if not offline:
+                events.report("the coordinator is offline")
+            offline = True
+            if why := trouble(kit):
+                events.report(why)
+
+
 class SiteLink:
-    """Passes requests to the worker of a kit."""
+    """Passes requests to the worker of a kit, and keeps its large answers until they are fetched."""
 
     def __init__(self, kit: Path) -> None:
-        self.instance = secrets.token_bytes(8)
+        self.instance = secrets.token_hex(8)
         self._kit = kit
         self._path = socket_path(kit)
         self._lock = threading.Lock()
         self._free: list[Connection[bytes, bytes]] = []
-        self._heard = time.monotonic()
+        self._large: dict[str, tuple[bytes, float]] = {}  # answers, and until when they are kept
+        self._heard = self._warned = time.monotonic()
 
-    def request(self, message: Any) -> Any:
+    def answer(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer the server: that this site is there, or with the worker's answer. Other sites are refused."""
-        from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
-        from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
-
-        if message.get_header(MessageHeaderKey.ORIGIN) != "server":
-            return make_reply("unauthorized", "only the federation's server may call a site")
-        topic = message.get_header(MessageHeaderKey.TOPIC)
+        if sender != SERVER:
+            raise RefusedError("only the federation's server may call a site")
         if topic == "members":
-            return new_cell_message({}, self.follow(bytes(message.payload)))
+            self.follow(bytes(body))
+            return {}, b""
         if topic == "notice":
-            report(bytes(message.payload).decode("utf-8", "replace")[:1000])
-            return new_cell_message({}, b"")
+            report(bytes(body).decode("utf-8", "replace")[:1000])
+            return {}, b""
         self._heard = time.monotonic()
         if topic == "alive":
-            return new_cell_message({}, self.instance)
-        try:
-            return new_cell_message({}, self.answer(bytes(message.payload)))
-        except ConnectionError as error:
-            return make_reply("service_unavailable", str(error))
+            return {"instance": self.instance}, b""
+        if topic == "fetch":
+            with self._lock:
+                kept = self._large.pop(str(head["answer"]), None)
+            if kept is None:
+                raise RefusedError("the site has no such answer any more")
+            return {}, kept[0]
+        answer = self.ask(body)
+        if len(answer) <= LARGE:
+            return {}, answer
+        name = secrets.token_hex(8)
+        with self._lock:
+            self._large[name] = answer, time.monotonic() + float(head["keep"])
+        return {"answer": name, "size": len(answer)}, b""
 
-    def follow(self, data: bytes) -> bytes:
+    def follow(self, data: bytes) -> None:
         """Install the list of participants that the coordinator hands out; the worker reads it again by itself."""
         try:
-            joined = join(self._kit, data)
+            join(self._kit, data)
         except RemovedError as error:
             threading.Timer(1.0, leave, [f"this site has left the federation: {error}"]).start()
-            return b""
         except (FedspanError, OSError) as error:
             report(f"a list of participants is refused: {error}")
-            return b""
-        if joined.new_key:
-            threading.Timer(1.0, restart, ["the site's key was replaced: connecting with the new one"]).start()
-        elif joined.new_address:
-            report(f"the coordinator moves to {joined.members.server}: this site follows when it is there")
-            threading.Thread(target=self._move, args=(joined.members.server,), daemon=True).start()
-        return b""
 
-    def _move(self, server: str) -> None:
-        host, _, port = server.rpartition(":")
-        while True:
-            with suppress(OSError), socket.create_connection((host, int(port)), timeout=2.0):
+    def check_kit(self, began: tuple[str, bytes]) -> None:
+        """Start again where the kit has another key than at the start, or another address that answers."""
+        server, key = kit_identity(self._kit)
+        if key != began[1]:
+            restart("the site's key was replaced: connecting with the new one")
+        elif server != began[0]:
+            host, _, port = server.rpartition(":")
+            with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
                 restart(f"the coordinator is at {server} now")
-            time.sleep(2.0)
 
-    def answer(self, request: bytes) -> bytes:
+    def ask(self, request: bytes) -> bytes:
         """Return the worker's answer."""
         with self._lock:
             link = self._free.pop() if self._free else None
@@ -115,28 +158,42 @@ class SiteLink:
             answer = link.recv_bytes(LONGEST)
         except (EOFError, OSError):
             link.close()
-            raise ConnectionError("the site's worker died during this request; it is restarting") from None
+            raise RefusedError("the site's worker died during this request; it is restarting") from None
         with self._lock:
             self._free.append(link)
         return answer
 
     def watch(self) -> None:
-        """Close the connections to the worker when no user is connected any more; warn before the certificate ends."""
-        warned = time.monotonic()
+        """Release what no user needs any more; start again where the kit has changed; warn before its end."""
+        began = None
         while True:
-            time.sleep(IDLE / 5)
-            if time.monotonic() - warned > DAY:
-                warned = time.monotonic()
+            with suppress(FedspanError, OSError):  # of a file that is just being written
+                began = began or kit_identity(self._kit)
+                self.check_kit(began)
+            time.sleep(EVERY)
+            self.release()
+            if time.monotonic() - self._warned > DAY:
+                self._warned = time.monotonic()
                 if soon := ends_soon(self._kit):
                     report(soon)
-            if time.monotonic() - self._heard > IDLE:
-                with self._lock:
-                    idle, self._free = self._free, []
-                for link in idle:
-                    link.close()
+
+    def release(self) -> None:
+        """Forget answers that were not fetched in time; close connections to the worker when no user is connected."""
+        now = time.monotonic()
+        with self._lock:
+            self._large = {name: kept for name, kept in self._large.items() if kept[1] > now}
+            idle = self._free if now - self._heard > IDLE else []
+            self._free = [] if idle else self._free
+        for link in idle:
+            link.close()
 
     def _connect(self) -> Connection[bytes, bytes]:
         try:
             return Client(self._path, "AF_UNIX")
         except OSError:
-            raise ConnectionError("the site's worker is restarting") from None
+            raise RefusedError("the site's worker is restarting") from None
+
+
+def kit_identity(kit: Path) -> tuple[str, bytes]:
+    """Return the coordinator's address and the key with which a site of this kit connects."""
+    return kit_list(kit).server, (kit / "startup" / "client.key").read_bytes()

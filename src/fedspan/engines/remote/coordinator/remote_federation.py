@@ -162,6 +162,9 @@ class RemoteEngine:
         ready = [site for site in to if site not in outcomes]
         if ready:
             head, parts = call_head(call, ready, accepted, policy, self._pinned[call.run][0])
+            large = {site: why for site in ready if (why := self.directory.too_large(site, parts))}
+            outcomes |= {site: Failure(FailureKind.OVERSIZE, why) for site, why in large.items()}
+            ready = [site for site in ready if site not in large]
             head |= {"study": self.directory.study}
             limit = int(policy.max_bytes)
             answers = self.directory.send("call", call.run, ready, head, parts, policy.deadline, limit)
@@ -224,8 +227,8 @@ class RemoteEngine:
     def _failure(self, site: str, head: Message) -> Failure:
         """Return why a site has refused or failed, by its own report."""
         why, kind, again = str(head["why"])[:1000], FailureKind(head["failure"]), head["again"] is True
-        if kind is FailureKind.LATE:
-            self.directory.lost(site, why)  # until a probe finds that it is not busy
+        if kind is FailureKind.LATE or (again and kind is FailureKind.REFUSED):
+            self.directory.lost(site, why)  # until a probe finds that it is not busy, and not closed
         if again:
             return Failure(FailureKind.OFFLINE, why)
         return Failure(kind, why, None, read_facts(head.get("facts")))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,10 +38,11 @@ class Transport(Protocol):
     def sites(self) -> tuple[str, ...]:
         """Names of all sites of the federation, sorted."""
 
-    def send(self, requests: Mapping[str, bytes], deadline: float) -> dict[str, bytes | Lost]:
-        """Deliver each site its request; return its answer, or why it is missing, within `deadline` seconds.
+    def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | Lost]]:
+        """Deliver each site its request; yield each site's answer when it arrives, or why there is none.
 
-        Try once. Never raise because a site or the server is offline; return at once for a site known to be offline.
+        End within `deadline` seconds. Try once. Never raise because a site or the server is offline; yield at once for
+        a site known to be offline.
         """
 
     def online(self) -> frozenset[str]:
@@ -120,10 +121,12 @@ class SignedRequests:
                     **head,
                 }
                 sealed[serial] = (Sealed(self._signer, "request", bound, parts), bound)
-            answers = self.transport.send({site: sealed[serials[site]][0].to(site) for site in left}, seconds)
-            for site in left:
-                request, bound = sealed[serials[site]]
-                result[site] = self._checked(site, answers.get(site), request.digest, bound, max_bytes)
+            result |= dict.fromkeys(left, Failure(FailureKind.OFFLINE, "no answer came"))
+            requests = {site: sealed[serials[site]][0].to(site) for site in left}
+            for site, answer in self.transport.send(requests, seconds):
+                if site in requests:
+                    request, bound = sealed[serials[site]]
+                    result[site] = self._checked(site, answer, request.digest, bound, max_bytes)
             left = [site for site in left if self._has_seen_later(site, result[site])]
         return result
 
@@ -133,9 +136,9 @@ class SignedRequests:
             isinstance(answer, Opened) and "seen" in answer.head and self._serials.catch_up(site, answer.head["seen"])
         )
 
-    def _checked(self, site: str, answer: bytes | Lost | None, request: str, bound: Message, max_bytes: int) -> Answer:
-        if answer is None or isinstance(answer, Lost):
-            return Failure(FailureKind.OFFLINE, "no answer came" if answer is None else answer.reason)
+    def _checked(self, site: str, answer: bytes | Lost, request: str, bound: Message, max_bytes: int) -> Answer:
+        if isinstance(answer, Lost):
+            return Failure(FailureKind.OFFLINE, answer.reason)
         try:
             opened = open_sealed(answer, self.authority, "response", site, max_bytes)
             head = opened.head

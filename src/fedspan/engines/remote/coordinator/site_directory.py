@@ -11,7 +11,7 @@ from typing import Any
 
 from fedspan.checks import json_value
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
-from fedspan.engines.remote.messages.envelope import MISREAD, Opened
+from fedspan.engines.remote.messages.envelope import APART, MISREAD, Opened
 from fedspan.engines.remote.messages.environment import differences, fedspan_version
 from fedspan.federation import SecureSum
 from fedspan.federation.outcomes import Failure
@@ -33,8 +33,9 @@ class SiteReport:
 
     `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` has shape and kind
     of the data; `busy` is what it is doing; `instance` changes when its process restarts; `key` is its signed key for
-    secure sums. `rows`, `columns` (with kinds), `target`, `task` and `allowed` (steps) are there where its owner
-    publishes them; `approval` is true where the owner approves each study before it runs.
+    secure sums; `max_bytes` is the size of the largest request that it accepts. `rows`, `columns` (with kinds),
+    `target`, `task` and `allowed` (steps) are there where its owner publishes them; `approval` is true where the owner
+    approves each study before it runs.
     """
 
     version: str = ""
@@ -44,6 +45,7 @@ class SiteReport:
     busy: str = ""
     key: bytes = b""
     instance: str = ""
+    max_bytes: int = 0
     rows: int | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
@@ -137,7 +139,8 @@ class SiteDirectory:
         now = monotonic()
         for site in sites:
             self._next_probe[site] = now + _REST * (now - began)
-            if site in back or (site in answered and site in self.refused):  # calls get the reason of one that refuses
+            refuses = site in answered and site in self.refused and not self.refused[site].busy
+            if site in back or refuses:  # calls get the reason of one that refuses
                 del self._offline[site]
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
@@ -209,6 +212,12 @@ class SiteDirectory:
             self.refresh(restarted)
             self.exchange_keys([run])
 
+    def too_large(self, site: str, parts: Mapping[str, bytes]) -> str:
+        """Return why a request is too large for a site, which has reported its limit; empty if it is not."""
+        size = sum(len(part) for name, part in parts.items() if not name.startswith(APART) or name == APART + site)
+        limit = self.reports[site].max_bytes if site in self.reports else size
+        return f"the request has {size:,} bytes, and site {site!r} accepts at most {limit:,}" if size > limit else ""
+
     def removed(self, sites: Iterable[str]) -> dict[str, str]:
         """Return which of the sites have left the federation, with a sentence."""
         listed = self._requests.authority.sites
@@ -228,7 +237,8 @@ def _read(answer: Answer) -> SiteReport:
     if not isinstance(answer, Opened):
         return SiteReport(refused=answer.detail or str(answer.kind))
     if answer.head["kind"] != "about":
-        return SiteReport(refused=str(answer.head.get("why"))[:1000] or "no reason given")
+        why = str(answer.head.get("why"))[:1000] or "no reason given"
+        return SiteReport(refused=why, busy=why if answer.head.get("again") is True else "")
     try:
         about = json_value(bytes(answer.parts["about"]))
         if about.get("refused"):
@@ -240,6 +250,7 @@ def _read(answer: Answer) -> SiteReport:
             busy=str(about["busy"])[:200],
             key=bytes(answer.parts["key"]),
             instance=str(answer.head["instance"]),
+            max_bytes=int(about["max_bytes"]),
             **_published(answer.parts.get("owner", b"{}")),
         )
     except MISREAD:

@@ -109,12 +109,10 @@ def _digests(text: object) -> dict[str, str]:
     return digests
 
 
-def head_digest(data: bytes, max_bytes: int) -> str:
-    """Return the digest of a message's head, signed or not; empty where it has none."""
+def head_digest(data: bytes) -> str:
+    """Return the digest of a message's head, signed or not, too large or not; empty where it has none."""
     try:
-        if len(data) > max_bytes + ALLOWANCE:
-            return ""
-        return _digest(decode(data, max_bytes + ALLOWANCE)["head"].tobytes())
+        return _digest(decode(data, len(data))["head"].tobytes())
     except (MessageError, KeyError, AttributeError):
         return ""
 

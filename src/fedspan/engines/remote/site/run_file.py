@@ -92,8 +92,9 @@ class RunFile:
         self._sent = (delivery, encode(delivery.reply))
         continues = len(self.state.pending) > 1  # another part of the same call
         self._append(*_call_entry(after, call, continues, delivery, self._sent[1]))
+        with self._errors():
+            self._open().sync()
         assert self._file is not None
-        self._file.sync()
         if self._file.end > max(_LEAST_GROWN, _GROWTH * self._content):
             self._rewrite()
 

@@ -107,7 +107,7 @@ class SiteWorker:
             "version": fedspan_version(),
             "site": self.site.name,
             "instance": self._instance,
-            "request": head_digest(data, self.max_bytes) if opened is None else opened.digest,
+            "request": head_digest(data) if opened is None else opened.digest,
         }
         if opened is not None:
             bound |= {name: opened.head[name] for name in ("run", "number", "part") if name in opened.head}
@@ -168,6 +168,7 @@ class SiteWorker:
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
         busy = self.admission.paused() or self._busy
         about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": busy}
+        about["max_bytes"] = self.max_bytes
         if head.run and not self._busy:
             with self._alone(head, "hello"):
                 file = self.store.run(head.run)

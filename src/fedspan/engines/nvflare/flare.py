@@ -1,0 +1,223 @@
+"""All that fedspan uses of NVIDIA FLARE while it runs: the only module with names that are not part of its public API.
+
+A message is a head, which JSON can hold, and a body of bytes. A small one travels in one frame, a large one as a stream
+of pieces. A test names every attribute of NVIDIA FLARE that this module, `hardening` and `provision` need.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before it is imported: it would write on the owner's console
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent as Component
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import IdentityChallengeKey, MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
+from nvflare.fuel.f3.mpm import MainProcessMonitor
+from nvflare.private.defs import CellChannel, CellChannelTopic, CellMessageHeaderKeys
+
+from fedspan.engines.members.kit_instance import INSTANCE
+
+__all__ = ["Component", "EventType"]
+
+#: Bytes of the largest body that travels in one frame.
+LARGE = 2**18
+
+#: NVIDIA FLARE's name of the server.
+SERVER = "server"
+
+#: NVIDIA FLARE's programs.
+_PROGRAMS = {
+    "coordinator": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
+    "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
+}
+_HEAD = "fedspan"
+
+Head = dict[str, Any]
+Message = tuple[Head, bytes]
+
+#: Sends a target a message under a topic, within a number of seconds; raises `ConnectionError` or `TimeoutError`.
+Carry = Callable[[str, str, Head, bytes, float], Message]
+
+#: Answers a message: its sender, its topic, its head and its body.
+Answer = Callable[[str, str, Head, bytes], "Message | Future[Message]"]
+
+
+class RefusedError(ConnectionError):
+    """The other side is there, and refuses the message."""
+
+
+def carrier(cell: Any, channel: str, *, stream: bool = False) -> Carry:
+    """Return what sends messages over a channel of a cell; with `stream`, the answer may be large."""
+
+    def carry(target: str, topic: str, head: Head, body: bytes, limit: float) -> Message:
+        way = cell if stream or len(body) > LARGE else cell.core_cell
+        request = new_cell_message({_HEAD: json.dumps(head)}, body)
+        reply = way.send_request(
+            channel=channel, topic=topic, target=target, request=request, timeout=limit, optional=True
+        )
+        code = reply.get_header(MessageHeaderKey.RETURN_CODE)
+        if code == ReturnCode.TIMEOUT:
+            raise TimeoutError
+        if code not in (None, ReturnCode.OK) or reply.get_header(_HEAD) is None:
+            raise ConnectionError(str(reply.get_header(MessageHeaderKey.ERROR) or code))
+        answer = json.loads(reply.get_header(_HEAD))
+        if "refused" in answer:
+            raise RefusedError(answer["refused"])
+        return answer, reply.payload or b""
+
+    return carry
+
+
+def serve(cell: Any, channel: str, answer: Answer) -> None:
+    """Answer the messages of a channel. A `RefusedError` becomes a refusal; only a stream may wait for a future."""
+
+    def to_message(made: Message) -> Any:
+        return new_cell_message({_HEAD: json.dumps(made[0])}, made[1])
+
+    def done(made: Future[Message], reply: Future[Any]) -> None:
+        error = made.exception()
+        reply.set_result(to_message(({"refused": str(error) or type(error).__name__}, b"") if error else made.result()))
+
+    def callback(message: Any) -> Any:
+        origin, topic, head = (
+            message.get_header(key) for key in (MessageHeaderKey.ORIGIN, MessageHeaderKey.TOPIC, _HEAD)
+        )
+        try:
+            made = answer(str(origin), str(topic), json.loads(head), message.payload or b"")
+        except (ConnectionError, KeyError, TypeError, ValueError) as error:
+            made = {"refused": str(error) if isinstance(error, ConnectionError) else "the message lacks a field"}, b""
+        if not isinstance(made, Future):
+            return to_message(made)
+        reply: Future[Any] = Future()
+        made.add_done_callback(partial(done, reply=reply))
+        return reply
+
+    cell.register_request_cb(channel=channel, topic="*", cb=callback)
+    cell.core_cell.register_request_cb(channel=channel, topic="*", cb=callback)
+
+
+def cell_of(context: Any) -> Any:
+    """Return the cell of the process in whose event a component is."""
+    return context.get_engine().get_cell()
+
+
+def client_of(context: Any) -> str:
+    """Return the name of the client that an event at the server is about."""
+    peer = context.get_peer_context()
+    return str(peer.get_identity_name(default="")) if peer is not None else ""
+
+
+class Judge(Protocol):
+    """Decides who may register with the server, and keeps the version of fedspan that each site states."""
+
+    site_versions: dict[str, str]
+
+    def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
+        """Return why a process may not register; `heard` is when its name was heard of last."""
+
+    def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
+        """Take note of a process that has registered."""
+
+
+def before_registering(context: Any, judge: Judge) -> None:
+    """Let `judge` decide before the server registers a site or a user."""
+    manager = context.get_engine().server.client_manager
+    register = manager.authenticate
+
+    def authenticate(request: Any, fl_ctx: Any) -> Any:
+        keys = (CellMessageHeaderKeys.CLIENT_NAME, CellMessageHeaderKeys.CLIENT_IP, MessageHeaderKey.ORIGIN)
+        name, place, origin = (str(request.get_header(key)) for key in keys)
+        certificate = request.payload.get(IdentityChallengeKey.CERT) or b""
+        peer, there = request.payload.get_peer_context(), manager.name_to_clients.get(name)
+        instance, _, version = (str(peer.get_prop(INSTANCE, "")) if peer else "").partition(" ")
+        heard = 0.0 if there is None else float(there.last_connect_time)
+        why = judge.judged(name, place, bytes(certificate), instance, heard)
+        if why:
+            fl_ctx.set_prop(FLContextKey.UNAUTHENTICATED, why, sticky=False)
+            return None
+        client = register(request, fl_ctx)
+        if client is not None:
+            judge.admitted(name, bytes(certificate), instance, origin)
+            judge.site_versions[name] = version[:40]
+        return client
+
+    manager.authenticate = authenticate
+
+
+def send_instance(context: Any, instance: str, version: str) -> None:
+    """Send the instance of a site's kit, and the version of fedspan, with its registration."""
+    context.set_prop(INSTANCE, f"{instance} {version}", private=False, sticky=False)
+
+
+def connected(cell: Any) -> bool:
+    """Return whether a site's process has a connection to the server now."""
+    return bool(cell.core_cell.is_cell_connected(SERVER))
+
+
+def on_refusal(cell: Any, take: Callable[[str], None]) -> None:
+    """Give `take` the reason why the server refuses to register this site."""
+
+    def look(message: Any) -> None:
+        if message.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.UNAUTHENTICATED:
+            take(str(message.get_header(MessageHeaderKey.ERROR)))
+
+    cell.core_cell.add_incoming_reply_filter(CellChannel.SERVER_MAIN, CellChannelTopic.Register, look)
+
+
+def run_program(kind: str, kit: str, listen: str | None, named: list[str]) -> int:
+    """Become NVIDIA FLARE's process of a coordinator or site; a coordinator listens on the address `listen` alone.
+
+    No process opens a port for jobs, which do not exist here.
+    """
+    module, settings = _PROGRAMS[kind]
+    CoreCell._create_internal_listener = lambda self, *arguments: None
+    if listen is not None:
+        server: Any = importlib.import_module("nvflare.private.fed.server.fed_server")
+        server._is_loopback_host = lambda host: True
+        server._normalize_loopback_host = lambda host: listen
+    options = ["secure_train=true", "org=fedspan", "config_folder=config", *named]
+    sys.argv = [module, "-m", kit, "-s", settings, "--set", *options]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    return 0
+
+
+def import_early() -> None:
+    """Import the client's program, which takes seconds."""
+    importlib.import_module("nvflare.private.fed.client.fed_client")
+
+
+def when_it_ends(then: Callable[[], None]) -> None:
+    """Call `then` if NVIDIA FLARE ends its process by itself."""
+    MainProcessMonitor.add_cleanup_cb(then)
+
+
+def use_proxy() -> None:
+    """Let the transport ``http`` go through the proxy that the environment names, as gRPC does by itself."""
+    with suppress(ImportError):
+        from nvflare.fuel.f3.drivers import aio_http_driver
+
+        aiohttp = aio_http_driver.aiohttp
+        if not isinstance(aiohttp.ClientSession, partial):
+            aiohttp.ClientSession = partial(aiohttp.ClientSession, trust_env=True)
+
+
+def user_cell(session: Any) -> Any:
+    """Return the cell of a user's session, which prints nothing into a notebook from now on."""
+    session.api._print_hci = lambda message: None
+    return session.api.cell

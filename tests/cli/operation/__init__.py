@@ -1,0 +1,1 @@
+"""Tests of the commands of those who run a coordinator or a site."""

@@ -1,0 +1,130 @@
+"""The doctor names what is wrong, each with its remedy."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fedspan.cli import main
+from fedspan.cli.operation import doctor_command
+from fedspan.engines.members.enrolment import COORDINATOR
+from fedspan.engines.nvflare.setup.kit import FederationPlan
+from fedspan.engines.nvflare.setup.provision import provision
+from tests.owner.owner_desk import numbers
+
+
+@pytest.fixture
+def listening():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def kits(tmp_path, listening, monkeypatch):
+    monkeypatch.setattr(doctor_command, "_ntp", lambda: True)
+    plan = FederationPlan("clinics", "127.0.0.1", listening, ("north", "south"), {"alice": "analyst"})
+    provision(plan, tmp_path / "kits")
+    return tmp_path / "kits"
+
+
+@pytest.fixture
+def config(tmp_path):
+    numbers().to_csv(tmp_path / "rows.csv", index=False)
+    path = tmp_path / "site.toml"
+    path.write_text('[site]\nname = "north"\n[data]\nfile = "rows.csv"\n[rules]\nlevel = "trusted"\n')
+    return path
+
+
+def findings(capsys, *command):
+    code = main(["doctor", *map(str, command)])
+    return code, capsys.readouterr().out
+
+
+def test_a_healthy_site(kits, config, capsys):
+    code, out = findings(capsys, kits / "north", "--config", config)
+    assert code == 0, out
+    for words in ("fedspan ", "valid until", "the clock says", "GiB left", "accepts connections", "40 rows"):
+        assert words in out
+    assert "no problems" in out
+
+
+def test_a_user_and_a_coordinator(kits, capsys):
+    assert findings(capsys, kits / "alice")[0] == 0
+    assert findings(capsys, kits / COORDINATOR)[0] == 0
+
+
+def every_problem_has_a_remedy(out):
+    lines = [line for line in out.splitlines() if line.startswith("problem: ")]
+    assert all(". Remedy: " in line for line in lines)
+    return "\n".join(lines)
+
+
+def test_a_coordinator_that_is_offline_or_unknown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_command, "_ntp", lambda: None)
+    for number, (server, words) in enumerate(
+        [(("127.0.0.1", 1), "can't be reached"), (("no.such.name.invalid", 8002), "is not known here")]
+    ):
+        folder = tmp_path / str(number)
+        provision(FederationPlan("clinics", *server, ("north", "south"), {"alice": "analyst"}), folder)
+        code, out = findings(capsys, folder / "alice")
+        assert code == 1
+        assert words in every_problem_has_a_remedy(out)
+
+
+def test_a_clock_that_is_wrong(kits, config, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_command, "_now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    code, out = findings(capsys, kits / "north", "--config", config)
+    assert code == 1
+    assert "before the certificate begins" in every_problem_has_a_remedy(out)
+    monkeypatch.setattr(doctor_command, "_now", lambda: datetime.now(UTC) + timedelta(days=100000))
+    assert findings(capsys, kits / "north", "--config", config)[0] == 1
+
+
+def test_disk_clock_server_versions_and_keys(kits, config, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_command, "LEAST_DISK", 2**80)
+    monkeypatch.setattr(doctor_command, "_ntp", lambda: False)
+    monkeypatch.setattr(
+        doctor_command, "version_of", lambda package: "not installed" if package == "nvflare" else "9.9"
+    )
+    next((kits / "north" / "startup").glob("*.key")).chmod(0o644)
+    code, out = findings(capsys, kits / "north", "--config", config)
+    problems = every_problem_has_a_remedy(out)
+    for words in ("MiB left", "no time server", "pip install '.[nvflare]'", "chmod 600"):
+        assert words in problems
+    assert code == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ('url = "mysql://r@h/d"\nquery = "SELECT 1"', "pip install '.[mysql]'"),
+        ('file = "none.csv"', "does not exist"),
+        ('url = "postgresql://r@127.0.0.1:1/d"\nquery = "SELECT 1"', "the data can't be read"),
+    ],
+)
+def test_data_and_drivers(kits, config, capsys, monkeypatch, data, words):
+    if "mysql" in data:
+        monkeypatch.setattr("fedspan.datasets.sources.sql_source.find_spec", lambda module: None)
+    config.write_text(config.read_text().replace('file = "rows.csv"', data))
+    code, out = findings(capsys, kits / "north", "--config", config)
+    assert code == 1
+    assert words in every_problem_has_a_remedy(out)
+
+
+def test_a_damaged_log(kits, config, capsys):
+    (config.parent / "audit.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
+    (config.parent / "audit.jsonl").chmod(0o600)
+    code, out = findings(capsys, kits / "north", "--config", config)
+    assert code == 1
+    assert "is damaged" in every_problem_has_a_remedy(out)
+
+
+def test_health_of_a_site_that_does_not_run(kits, capsys):
+    code, out = findings(capsys, kits / "north", "--health")
+    assert code == 1
+    assert "does not run" in out
+    assert findings(capsys, kits / COORDINATOR, "--health")[0] == 0

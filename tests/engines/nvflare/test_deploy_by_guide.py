@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 pytest.importorskip("psycopg", reason='psycopg is not installed: pip install "fedspan[sql]"')
 
 import fedspan as fs

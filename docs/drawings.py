@@ -21,6 +21,7 @@ WORDS = {
     "audit": "attacks on what a coordinator received",
     "protocols": "an index of all published algorithms",
     "model_selection": "cross-validation, grid search",
+    "pipelines": "streams, exports",
     "atlases": "effects of batches removed",
     "maps": "t-SNE and UMAP",
     "anomaly": "detectors, thresholds",
@@ -55,6 +56,7 @@ WORDS = {
 CAPABILITIES = {
     *(
         "model_selection",
+        "pipelines",
         "atlases",
         "maps",
         "anomaly",

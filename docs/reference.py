@@ -49,7 +49,7 @@ GROUPS = {
         Topic("Atlases", ("atlases",)),
         Topic("Few-shot regression", ("few_shot",)),
         Topic("Mixed regression", ("mixed_regression",)),
-        Topic("Model selection", ("model_selection",)),
+        Topic("Model selection", ("model_selection", "pipelines")),
         Topic("Index of protocols", ("protocols",)),
     ),
     "Federation": (

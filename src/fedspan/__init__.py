@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from fedspan.anomaly.bigan_detector import FedBiGANDetector
     from fedspan.anomaly.centers_detector import FedCentersDetector
     from fedspan.anomaly.drift import drift
+    from fedspan.anomaly.drift_monitor import DriftMonitor
     from fedspan.anomaly.isolation_detector import FedIsolationDetector
     from fedspan.anomaly.local_pca_detector import LocalPCADetector
+    from fedspan.anomaly.parts.gateway_sums import gateway_site
     from fedspan.anomaly.pca_detector import FedPCADetector
     from fedspan.atlases.harmony import FedHarmony
     from fedspan.atlases.whole_way import atlas
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from fedspan.mixed_regression.estimator import FedMixedRegressor
     from fedspan.pca.estimator import FedPCA
     from fedspan.persistence import load, save
+    from fedspan.pipelines import export, partial_fit
     from fedspan.plots import plot_components, plot_map, plot_scores
     from fedspan.statistics.combat.combat_estimator import FedComBat
     from fedspan.statistics.describe.describe_table import describe
@@ -81,14 +84,18 @@ ESTIMATORS = {
 # Imported on first use, so that ``import fedspan`` needs neither SciPy nor scikit-learn.
 _LATER = {
     **ESTIMATORS,
+    "DriftMonitor": "anomaly.drift_monitor",
     "LocalFederation": "engines.local.embedded",
     "atlas": "atlases.whole_way",
     "connect": "engines.nvflare.client.connect",
     "describe": "statistics.describe.describe_table",
     "drift": "anomaly.drift",
+    "export": "pipelines",
     "federate": "engines.local.embedded",
     "federate_anndata": "engines.local.anndata_sites",
+    "gateway_site": "anomaly.parts.gateway_sums",
     "load": "persistence",
+    "partial_fit": "pipelines",
     "plot_components": "plots.component_plot",
     "plot_map": "plots.map_plot",
     "plot_scores": "plots.score_plot",
@@ -101,6 +108,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "DriftMonitor",
     "FaultPlan",
     "FedAnomalyDetector",
     "FedAutoencoderDetector",
@@ -137,9 +145,12 @@ __all__ = [
     "connect",
     "describe",
     "drift",
+    "export",
     "federate",
     "federate_anndata",
+    "gateway_site",
     "load",
+    "partial_fit",
     "plot_components",
     "plot_map",
     "plot_scores",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,20 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from fedspan.engines.local.embedded import LocalFederation, federate
-from fedspan.errors import InputError
-from fedspan.federation import Federation, PrivacySpent, Site
+from fedspan.errors import FedspanError, InputError
+from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
 from fedspan.progress import ProgressBar
-from fedspan.sums.batches import uncounted, with_batch
+from fedspan.sums.batches import Fading, in_other_units, uncounted, with_batch
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.one_round import Agree
+
+#: Times that a partial fit begins again without the sites that failed.
+_MOST_TRIES = 4
+
+
+def _lost(record: RunRecord, sites: tuple[str, ...]) -> set[str]:
+    """Return which of the sites failed in some call of a run."""
+    return {site for call in record.calls for site in call.failed if site in sites}
 
 
 def check_aggregator(aggregator: Any) -> None:
@@ -52,6 +60,10 @@ class FedEstimator(BaseEstimator):
 
     run_: Any
     sites_: tuple[str, ...]
+    n_features_in_: int
+    #: After ``partial_fit``: the sites whose rows of the last batch were counted, and those of named batches.
+    batch_sites_: tuple[str, ...]
+    counted_batches_: dict[str, tuple[str, ...]]
     #: Whether the columns of tables may hold text.
     takes_text = False
     #: Whether tables may be sparse matrices.
@@ -123,34 +135,113 @@ class FedEstimator(BaseEstimator):
             yield agreed
             self.run_ = run.record
 
-    @contextmanager
-    def _updating(self, X: Any, sites: Any, batch: str | None) -> Iterator[Federation | None]:
-        """Run the block as one run on new rows, with the columns that the estimator was fitted on.
+    def _learn_batch(
+        self,
+        X: Any,
+        y: Any,
+        sites: Any,
+        batch: str | None,
+        fading: Fading,
+        *,
+        first: bool,
+        learn: Callable[[Federation, float], None] | None,
+        rows: bool = True,
+    ) -> Self:
+        """Learn on from a batch: a site's rows count whole, or not at all, and only once.
 
-        It gets ``None`` where all rows of the `batch` are counted already. Sets ``run_``, and adds to ``sites_`` and to
-        ``counted_batches_``.
+        `first` fits the model before. `learn` gets the sites whose rows are new, and the factor for old sums; ``None``
+        where a fit is all. After an error the model is what it was before. A site that fails in the middle is left out,
+        and the others are requested again: it may send its rows of the batch later. Without `rows` sites have sums.
+        """
+        before, seen = dict(vars(self)), X
+        for _ in range(_MOST_TRIES):
+            try:
+                lost: set[str] = set()
+                if first:
+                    self.fit(seen, y, sites=sites)
+                    self.counted_batches_ = {}
+                    lost |= _lost(self.run_, self.sites_)
+                    if learn is None:
+                        self.batch_sites_ = self.sites_
+                        self.counted_batches_ = with_batch(batch, {}, self.sites_)
+                if learn is not None and not lost:
+                    lost |= self._update(seen, sites, batch, fading, learn, rows)
+                if not lost:
+                    self._keep_time(fading)
+                    return self
+            except BaseException:
+                self._restore(before)
+                raise
+            self._restore(before)
+            seen = self._as_federation(seen, None, sites, reset=False)
+            sites, seen = None, seen.subset([name for name in seen.sites if name not in lost])
+        raise FedspanError(
+            f"sites failed in the middle of {_MOST_TRIES} partial fits, the last time {', '.join(sorted(lost))}: the "
+            "model is what it was before; send the batch again"
+        )
+
+    def _change_units(self, factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
+        """Express what was learned in other units of the columns: x is from now on ``factor x + shift``.
+
+        An estimator before this one in a pipeline has moved its means and scales.
+        """
+        given: Any = self
+        if hasattr(self, "mean_"):
+            given.mean_ = factor * given.mean_ + shift
+            given.scale_ = factor * (1.0 if given.scale_ is None else given.scale_)
+        if hasattr(self, "moments_"):
+            given.moments_ = in_other_units(given.moments_, self.n_features_in_, factor, shift)
+
+    def _restore(self, before: dict[str, Any]) -> None:
+        self.__dict__.clear()
+        self.__dict__.update(before)
+
+    def _keep_time(self, fading: Fading) -> None:
+        latest = fading.latest(getattr(self, "learned_at_", None))
+        if latest is not None:
+            self.learned_at_ = latest
+
+    def _update(
+        self,
+        X: Any,
+        sites: Any,
+        batch: str | None,
+        fading: Fading,
+        learn: Callable[[Federation, float], None],
+        rows: bool,
+    ) -> set[str]:
+        """Learn from new rows as one run; return the sites that failed after they had agreed on the columns.
+
+        Sets ``run_``, and adds to ``sites_`` and to ``counted_batches_``.
         """
         fed = self._as_federation(X, None, sites, reset=False)
-        counted: dict[str, tuple[str, ...]] = getattr(self, "counted_batches_", {})
+        counted = getattr(self, "counted_batches_", {})
         new = uncounted(batch, counted, fed)
         if new is None:
-            yield None
-            return
+            self.batch_sites_ = ()
+            return set()
         observers = self._observers()
         settings = {**self._settings_that_count(), "random_state": self._seed()}
         with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
-            columns, agreed = agree_on_columns(run, text=self.takes_text)
-            names = self._names()
-            known = names is None or columns.names is None or set(names) == set(columns.names)
-            if columns.count != self.n_features_in_ or not known:
-                raise InputError(
-                    f"the rows have {columns.count} columns{'' if known else ' of other names'}, and "
-                    f"{type(self).__name__} was fitted on {self.n_features_in_} features"
-                )
+            agreed = self._agreed(run) if rows else run
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
-            yield agreed
+            learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
             self.run_ = run.record
+        self.batch_sites_ = agreed.sites
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
+        return _lost(run.record, agreed.sites)
+
+    def _agreed(self, run: Federation) -> Federation:
+        """Return the sites that have the columns that the estimator was fitted on."""
+        columns, agreed = agree_on_columns(run, text=self.takes_text)
+        names = self._names()
+        known = names is None or columns.names is None or set(names) == set(columns.names)
+        if columns.count != self.n_features_in_ or not known:
+            raise InputError(
+                f"the rows have {columns.count} columns{'' if known else ' of other names'}, and "
+                f"{type(self).__name__} was fitted on {self.n_features_in_} features"
+            )
+        return agreed
 
     def _observers(self) -> list[ProgressBar]:
         verbose = getattr(self, "verbose", 0)

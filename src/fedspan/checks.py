@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from fedspan.errors import InputError
+
+_UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)")
 
 
 def whole_number(name: str, value: object, least: int, most: int | None = None, *, why: str = "") -> int:
@@ -60,6 +65,23 @@ def real_number(
         limits = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
         raise InputError(f"{name}={value!r} must be a finite number{' ' * bool(limits)}{' and '.join(limits)}{why}")
     return found
+
+
+def duration(name: str, value: object) -> float:
+    """Return a duration in seconds: a text such as ``"90s"``, ``"15min"``, ``"6h"`` or ``"2d"``, or a `timedelta`.
+
+    Examples
+    --------
+    >>> duration("every", "1.5h"), duration("every", "2d")
+    (5400.0, 172800.0)
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else math.nan
+    if isinstance(value, str):
+        found = _DURATION.fullmatch(value.strip())
+        seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise InputError(f"{name}={value!r} must be a duration above 0, such as '90s', '15min', '6h' or '2d'")
+    return seconds
 
 
 def one_of(name: str, value: object, allowed: Sequence[str]) -> None:

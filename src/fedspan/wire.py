@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -37,16 +37,20 @@ DEFAULT_MAX_BYTES = 256 * 2**20
 _HEAD = struct.Struct("<4sB3sQII")
 _ZERO = bytes(3)
 _MOST_ENTRIES = 10_000
+_FEW_BYTES = 512
 _MAX_NDIM = 32
 _LARGEST_KEY = 1000
 #: No axis of an array without entries may be longer: its reader may make an array of that length. Others have bytes.
 LONGEST_EMPTY_AXIS = 2**20
 _LARGEST_CODE_POINT = 0x10FFFF
 _SMALL = 2**62
+_PLAIN = (float, bool, type(None))
 
 # Kinds of entries. The numbers are part of the format.
 _NONE, _FALSE, _TRUE, _INT, _UINT, _FLOAT, _COMPLEX, _STR, _ARRAY = range(9)
-_NUMBERS = {_INT: "<q", _UINT: "<Q", _FLOAT: "<d", _COMPLEX: "<dd"}
+_NUMBERS = {_INT: struct.Struct("<q"), _UINT: struct.Struct("<Q"), _FLOAT: struct.Struct("<d")}
+_NUMBERS[_COMPLEX] = struct.Struct("<dd")
+_SIGNED, _UNSIGNED, _REAL = struct.Struct("<Bq"), struct.Struct("<BQ"), struct.Struct("<Bd")
 
 # The dtypes that may travel. Their numbers are part of the format; U and S are followed by a width u32.
 _DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
@@ -73,13 +77,20 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
         raise MessageError(f"a {what} must be a dict of named values, not a {type(message).__name__}")
     if len(message) > _MOST_ENTRIES:
         raise MessageError(f"a {what} has {len(message)} keys, at most {_MOST_ENTRIES} are allowed: use larger arrays")
-    result: Message = {}
+    result: Message = dict(message)
+    key: Any
+    value: Any
     for key, value in message.items():
-        if not (type(key) is str and key.isascii() and 0 < len(key) <= _LARGEST_KEY):
-            _check_key(key, what)
+        if key not in _KEY_HEADS:
+            _key_head(key, what)
         kind = type(value)
-        plain = kind is float or kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL)  # type: ignore[operator]
-        result[key] = value if plain else _canonical_value(key, value, what)
+        if kind is int and -_SMALL < value < _SMALL:
+            continue
+        if kind is np.ndarray and value.size and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
+            result[key] = copy = value.copy()
+            copy.flags.writeable = False
+        elif kind not in _PLAIN:
+            result[key] = _canonical_value(key, value, what)
     return result
 
 
@@ -97,12 +108,15 @@ def encode(message: Mapping[str, object]) -> bytes:
 
 def encoded(message: Message) -> bytes:
     """Return ``encode(message)`` of a message that is canonical."""
-    parts: list[bytes | memoryview] = [b"".join(_heads(message))]
-    total = _HEAD.size + len(parts[0])
-    for value in message.values():
-        if isinstance(value, np.ndarray) and value.nbytes:
-            parts += [bytes(-total % 8), value.reshape(-1).view(np.uint8).data]
-            total += -total % 8 + value.nbytes
+    head = b"".join(_heads(message))
+    arrays = [value for value in message.values() if type(value) is np.ndarray and value.nbytes]
+    if not arrays:
+        return _HEAD.pack(MAGIC, VERSION, _ZERO, _HEAD.size + len(head), zlib.crc32(head), len(message)) + head
+    parts: list[bytes | memoryview] = [head]
+    total = _HEAD.size + len(head)
+    for array in arrays:
+        parts += [bytes(-total % 8), array.reshape(-1).view(np.uint8).data]
+        total += -total % 8 + array.nbytes
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
@@ -124,26 +138,30 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
     Arrays are read-only views into `data` where their alignment allows, so time and memory are bounded by its size.
     """
     view = memoryview(data).cast("B")
-    if len(view) > max_bytes:
-        raise MessageError(f"the message has {len(view)} bytes, more than the {max_bytes} allowed")
-    if len(view) < _HEAD.size:
-        raise MessageError(f"the message has {len(view)} bytes, fewer than the {_HEAD.size} of a head")
+    size = len(view)
+    if size > max_bytes:
+        raise MessageError(f"the message has {size} bytes, more than the {max_bytes} allowed")
+    if size < _HEAD.size:
+        raise MessageError(f"the message has {size} bytes, fewer than the {_HEAD.size} of a head")
     magic, version, zero, total, crc, entries = _HEAD.unpack_from(view)
     if magic != MAGIC:
         raise MessageError("these bytes are not a fedspan message: the first four are wrong")
     if version != VERSION:
         raise MessageError(f"the message has format version {version}, and this fedspan reads version {VERSION}")
-    if total != len(view) or zero != _ZERO:
-        raise MessageError(f"the message has {len(view)} bytes, and declares {total}")
+    if total != size or zero != _ZERO:
+        raise MessageError(f"the message has {size} bytes, and declares {total}")
     if entries > _MOST_ENTRIES:
         raise MessageError(f"the message has {entries} keys, at most {_MOST_ENTRIES} are allowed")
     if zlib.crc32(view[_HEAD.size :]) != crc:
         raise MessageError("the message was damaged on the way: its checksum is wrong")
+    message = _plain_numbers(view, entries)
+    if message is not None:
+        return message
     reader = _Reader(view, _HEAD.size)
-    message: Message = {}
+    message = {}
     arrays: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
     for _ in range(entries):
-        key = reader.text("key")
+        key = reader.key()
         if not key or len(key) > _LARGEST_KEY or key in message:
             raise MessageError(f"the message has an empty, repeated or overlong key {key[:40]!r}")
         kind = reader.byte()
@@ -155,9 +173,27 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
             message[key] = reader.value(kind)
     for key, dtype, shape in arrays:
         message[key] = reader.array(key, dtype, shape)
-    if reader.at != len(view):
-        raise MessageError(f"the message has {len(view) - reader.at} bytes too many after its last entry")
+    if reader.at != size:
+        raise MessageError(f"the message has {size - reader.at} bytes too many after its last entry")
     return message
+
+
+def _plain_numbers(view: memoryview, entries: int) -> Message | None:
+    """Return a message of known keys and plain numbers alone, as small sites send many; ``None`` of another one."""
+    if len(view) > _FEW_BYTES:
+        return None
+    data, at, message = view.tobytes(), _HEAD.size, {}
+    try:
+        for _ in range(entries):
+            name_ends = at + 1 + data[at]
+            key, kind = _KEYS[data[at + 1 : name_ends]], data[name_ends]
+            if not _INT <= kind <= _FLOAT or key in message:
+                return None
+            message[key] = _NUMBERS[kind].unpack_from(data, name_ends + 1)[0]
+            at = name_ends + 9
+    except (LookupError, struct.error):
+        return None
+    return message if at == len(data) else None
 
 
 def as_array(data: bytes) -> NDArray[np.uint8]:
@@ -182,22 +218,25 @@ def non_finite_key(message: Message) -> str | None:
     return None
 
 
-def _check_key(key: object, what: str) -> None:
+def _key_head(key: object, what: str = "message") -> bytes:
+    """Return a key as messages have it; refuse what is none."""
     if type(key) is not str:
         raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
     if not key or len(key) > _LARGEST_KEY or not is_plain_text(key):
         raise MessageError(
             f"a {what} has the key {key[:40]!r}: keys must be plain text of 1 to {_LARGEST_KEY} characters"
         )
+    name = key.encode()
+    head = _varint(len(name)) + name
+    if len(_KEY_HEADS) < _MOST_KEYS_KEPT:
+        _KEY_HEADS[key] = head
+        _KEYS[name] = key
+    return head
 
 
 def _canonical_value(key: str, value: object, what: str) -> Value:
     if isinstance(value, np.ndarray) and not value.size and max(value.shape) > LONGEST_EMPTY_AXIS:
         raise MessageError(f"{what} key {key!r} holds an array without entries, of the shape {value.shape}")
-    if type(value) is np.ndarray and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
-        copy = value.copy()
-        copy.flags.writeable = False
-        return copy
     if isinstance(value, np.ndarray):
         return _canonical_array(key, value, what)
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
@@ -255,24 +294,29 @@ def _are_code_points(text: NDArray[Any]) -> bool:
     return bool(np.all((points <= _LARGEST_CODE_POINT) & ((points < 0xD800) | (points > 0xDFFF))))
 
 
-def _heads(message: Message) -> Iterator[bytes]:
-    """Yield all of a canonical message that comes before the arrays' bytes."""
+def _heads(message: Message) -> list[bytes]:
+    """Return all of a canonical message that comes before the arrays' bytes."""
+    found = []
     for key, value in message.items():
-        name = key.encode()
-        yield _varint(len(name)) + name
-        yield _array_head(value) if isinstance(value, np.ndarray) else _scalar(value)
+        found.append(_KEY_HEADS.get(key) or _key_head(key))
+        kind = type(value)
+        if kind is int and value < _SMALL:
+            found.append(_SIGNED.pack(_INT, value))
+        elif kind is float:
+            found.append(_REAL.pack(_FLOAT, value))
+        else:
+            found.append(_array_head(value) if kind is np.ndarray else _scalar(value))
+    return found
 
 
 def _scalar(value: Value) -> bytes:
     if value is None or isinstance(value, bool):
-        return bytes([_NONE if value is None else _TRUE if value else _FALSE])
+        return _ONE_BYTE[_NONE if value is None else _TRUE if value else _FALSE]
+    if isinstance(value, int):
+        return _SIGNED.pack(_INT, value) if value < 2**63 else _UNSIGNED.pack(_UINT, value)
     if isinstance(value, str):
         text = value.encode()
-        return bytes([_STR]) + _varint(len(text)) + text
-    if isinstance(value, int):
-        return struct.pack("<Bq", _INT, value) if value < 2**63 else struct.pack("<BQ", _UINT, value)
-    if isinstance(value, float):
-        return struct.pack("<Bd", _FLOAT, value)
+        return _ONE_BYTE[_STR] + _varint(len(text)) + text
     return struct.pack("<Bdd", _COMPLEX, value.real, value.imag)
 
 
@@ -302,6 +346,10 @@ def _varint(value: int) -> bytes:
 
 
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
+#: Keys that were seen before, as messages have them and back: a federation has few, and sends each very often.
+_KEY_HEADS: dict[object, bytes] = {}
+_KEYS: dict[bytes, str] = {}
+_MOST_KEYS_KEPT = 10_000
 
 
 class _Reader:
@@ -310,16 +358,30 @@ class _Reader:
     def __init__(self, view: memoryview, at: int) -> None:
         self.view = view
         self.at = at
+        self.size = len(view)
 
     def take(self, size: int) -> memoryview:
-        if size > len(self.view) - self.at:
-            raise MessageError(f"the message ends in the middle of an entry, at byte {self.at}")
-        piece = self.view[self.at : self.at + size]
-        self.at += size
-        return piece
+        at = self.at
+        if size > self.size - at:
+            raise MessageError(f"the message ends in the middle of an entry, at byte {at}")
+        self.at = at + size
+        return self.view[at : at + size]
 
     def byte(self) -> int:
-        return self.take(1)[0]
+        at = self.at
+        if at >= self.size:
+            raise MessageError(f"the message ends in the middle of an entry, at byte {at}")
+        self.at = at + 1
+        return self.view[at]
+
+    def key(self) -> str:
+        at = self.at
+        # A key is mostly shorter than 128 bytes, and one that was there before.
+        known = _KEYS.get(bytes(self.view[at + 1 : at + 1 + self.view[at]])) if at < self.size else None
+        if known is None:
+            return self.text("key")
+        self.at = at + 1 + self.view[at]
+        return known
 
     def varint(self) -> int:
         value = 0
@@ -338,11 +400,12 @@ class _Reader:
             raise MessageError(f"the message has a {what} that is not valid UTF-8") from None
 
     def value(self, kind: int) -> Value:
-        if kind in (_NONE, _FALSE, _TRUE):
+        if kind <= _TRUE:
             return None if kind == _NONE else kind == _TRUE
         if kind in _NUMBERS:
-            form = _NUMBERS[kind]
-            found = struct.unpack(form, self.take(struct.calcsize(form)))
+            form, at = _NUMBERS[kind], self.at
+            self.take(form.size)
+            found = form.unpack_from(self.view, at)
             return complex(*found) if kind == _COMPLEX else found[0]
         if kind == _STR:
             return self.text("string")

@@ -73,11 +73,26 @@ def test_false_alarms_are_rare(model, before):
     assert all(one.rows == 4000 for one in found)
 
 
-def test_without_a_baseline_the_scores_are_compared_with_those_of_the_training(model):
-    same, other = fs.drift(model, rows(2000, seed=3)), fs.drift(model, rows(2000, seed=3) * 1.5)
-    assert not same.drifted
-    assert other.drifted
-    assert [one.of for one in other.moved] == ["score"]
+@pytest.mark.parametrize("kind", [fs.FedPCADetector, fs.FedIsolationDetector, fs.FedAnomalyDetector])
+def test_without_a_baseline_rows_are_compared_with_those_of_the_training(kind):
+    model = kind(random_state=0).fit(rows(2000), sites=np.arange(2000) % 4)
+    assert not fs.drift(model, rows(2000, seed=3)).drifted
+    X = rows(2000, seed=3)
+    X[:, 1] += 4.0
+    assert fs.drift(model, X).columns[0] == "feature 1"
+
+
+def test_what_was_learned_on_is_the_baseline_later(model):
+    apart = 6.0 * np.eye(6)[1]
+    learned = fs.FedPCADetector().partial_fit(rows(2000)).partial_fit(rows(4000, seed=5) + apart, decay=0.001)
+    assert not fs.drift(learned, rows(2000, seed=6) + apart).drifted
+    assert fs.drift(learned, rows(2000, seed=6)).columns == ("feature 1",)
+
+
+def test_a_private_detector_compares_its_scores_alone():
+    mechanism = fs.privacy.GaussianMoments(50.0, 1e-5, clip=300.0)
+    model = fs.FedPCADetector(privacy=mechanism).fit(rows(2000))
+    assert [one.of for one in fs.drift(model, rows(2000, seed=3)).moved] == ["score"]
 
 
 def test_secure_sums_compare_all_rows_together(model):

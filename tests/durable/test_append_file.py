@@ -32,6 +32,16 @@ def entries_of(path, **options):
     return [(entry.fields, body) for entry, body in zip(found, bodies, strict=True)]
 
 
+def test_many_small_parts_are_one_write(tmp_path, monkeypatch):
+    writes, write = [], os.write
+    file = AppendFile(tmp_path / "file")
+    monkeypatch.setattr(os, "write", lambda *args: writes.append(args) or write(*args))
+    file.append({"a": 1}, [b"%03d" % number for number in range(1000)])
+    file.close()
+    assert len(writes) <= 3
+    assert entries_of(tmp_path / "file")[0][1] == b"".join(b"%03d" % number for number in range(1000))
+
+
 def test_what_is_written_is_read_again(written):
     assert entries_of(written) == [
         ({"a": 1}, b""),

@@ -7,6 +7,7 @@ import pytest
 
 import fedspan as fs
 from fedspan.federation.calls.call import Call, Delivery
+from fedspan.federation.site import site_host
 from fedspan.federation.site.site_host import RunState
 from fedspan.federation.site.steps import find_step
 
@@ -65,3 +66,15 @@ def test_states_of_two_runs_do_not_mix():
         with fed.begin("two") as two:
             assert two.ask(walk, pull=0.0).stack("steps").tolist() == [1] * 7
         assert one.ask(walk, pull=0.0).stack("steps").tolist() == [3] * 7
+
+
+def test_a_step_that_reads_rows_alone_makes_no_context(monkeypatch):
+    """Ledger, generator and state are made for the calls that use them: thousands of sites call for none."""
+    made = []
+    contexts = site_host.CallContext
+    monkeypatch.setattr(site_host, "CallContext", lambda *args, **more: made.append(args) or contexts(*args, **more))
+    fed = fs.LocalFederation(make_sites())
+    fed.sum(count)
+    assert not made
+    fed.ask(walk, pull=0.0)
+    assert len(made) == 7

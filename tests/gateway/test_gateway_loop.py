@@ -64,10 +64,10 @@ def test_alarms_and_sums_are_those_of_the_rows(form, model, tmp_path):
     assert found[0]["top_features"][0][0] == detector.top_features(X[above[0]], 1)[0][0]
     kept = KeptSums.load(state)
     assert (kept.rows, kept.alarms, kept.bad) == (500, len(above), 0)
-    np.testing.assert_allclose(kept.mean, X.mean(axis=0))
+    np.testing.assert_allclose(kept.sums["mean"], X.mean(axis=0))
     D = X - X.mean(axis=0)
-    np.testing.assert_allclose(kept.products, D.T @ D, atol=1e-9)
-    assert kept.counts.sum() == 500
+    np.testing.assert_allclose(kept.sums["products"], D.T @ D, atol=1e-9)
+    assert kept.sums["counts"].sum() == 500
 
 
 def test_it_goes_on_where_it_was(model, tmp_path):
@@ -86,7 +86,7 @@ def test_it_goes_on_where_it_was(model, tmp_path):
     assert alarms_of(out) == alarms_of(whole)
     again, once = KeptSums.load(state), KeptSums.load(tmp_path / "other.npz")
     assert again.rows == once.rows == 300
-    np.testing.assert_allclose(again.products, once.products)
+    np.testing.assert_allclose(again.sums["products"], once.sums["products"])
 
 
 def test_killed_at_random_moments_it_counts_every_row_once(model, tmp_path):
@@ -116,7 +116,7 @@ def test_killed_at_random_moments_it_counts_every_row_once(model, tmp_path):
     assert alarms_of(out) == alarms_of(whole)
     kept, once = KeptSums.load(state), KeptSums.load(tmp_path / "other.npz")
     assert (kept.rows, kept.alarms) == (once.rows, once.alarms) == (20_000, len(alarms_of(whole)))
-    np.testing.assert_array_equal(kept.counts, once.counts)
+    np.testing.assert_array_equal(kept.sums["counts"], once.sums["counts"])
 
 
 def wait(condition, process):

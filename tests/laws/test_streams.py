@@ -143,6 +143,14 @@ def test_a_killed_run_resumes_and_other_files_are_refused(tmp_path):
         fit()
 
 
+def test_a_pass_may_take_a_day_unless_the_policy_states_less(tmp_path):
+    fed = streamed(arrow_dataset, tmp_path)
+    assert fed.policy.deadline == 86_400.0
+    assert fs.federate(PARTS).policy.deadline == 60.0
+    tables = {"a": arrow_dataset(TABLE, tmp_path)}
+    assert fs.federate(tables, policy=fs.Policy(deadline=5.0)).policy.deadline == 5.0
+
+
 def test_what_needs_all_rows_refuses_with_their_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(site, "_KEPT_BYTES", 1000)
     fed = streamed(arrow_dataset, tmp_path)

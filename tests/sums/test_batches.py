@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.errors import InputError
+from fedspan.errors import InputError, QuorumError
 from fedspan.sums.batches import kept_moments, known_moments, with_batch
 from fedspan.sums.row_moments import RowMoments
 
@@ -24,6 +26,7 @@ EXACT = {
     "scaled pca": (lambda: fs.FedPCA(0.9, scale=True), ("components_", "explained_variance_", "scale_")),
     "detector": (fs.FedPCADetector, ("mean_", "scale_", "whitening_", "ridge_")),
     "residual": (lambda: fs.FedPCADetector(2, distance="residual"), ("components_", "mean_")),
+    "subspace iteration": (lambda: fs.FedPCA(3, solver="subspace_iteration"), ("explained_variance_", "mean_")),
 }
 
 
@@ -44,6 +47,91 @@ def test_what_rests_on_moments_is_that_of_all_rows_at_once(name, batches):
         expected = getattr(whole, attribute)
         np.testing.assert_allclose(getattr(found, attribute), expected, rtol=1e-10, atol=1e-10 * np.max(expected))
     assert found.sites_ == whole.sites_
+
+
+def test_scores_of_50_batches_are_those_of_one_fit_and_so_is_the_share_of_alarms():
+    X = rows(3000)
+    found, whole = streamed(fs.FedPCADetector, X, 50), fs.FedPCADetector().fit(X, sites=SITES)
+    np.testing.assert_allclose(found.score_samples(X), whole.score_samples(X), rtol=1e-8)
+    assert abs(np.mean(found.predict(X) == -1) - 0.05) < 0.005
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_axes_of_wide_rows_stand_for_rows_before(scale, monkeypatch):
+    monkeypatch.setattr("fedspan.pca.estimator._EXACT_COLUMNS", 20)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 5)) * [5, 4, 3, 1, 1] @ rng.normal(size=(5, 40)) + 7.0
+    whole = fs.FedPCA(3, scale=scale).fit(X)
+    found = streamed(lambda: fs.FedPCA(3, solver="subspace_iteration", scale=scale, random_state=0), X, 20)
+    np.testing.assert_allclose(found.components_, whole.components_, atol=1e-8)
+    np.testing.assert_allclose(found.explained_variance_, whole.explained_variance_, rtol=1e-8)
+    noisy = X + 0.1 * rng.normal(size=X.shape)
+    found = streamed(lambda: fs.FedPCA(3, solver="subspace_iteration", scale=scale, random_state=0), noisy, 20)
+    np.testing.assert_allclose(found.components_, fs.FedPCA(3, scale=scale).fit(noisy).components_, atol=1e-4)
+    assert found.kept_axes_.shape == (11, 40)
+
+
+def test_half_lives_are_times_too():
+    old, new = rows(1000), rows(1000, seed=1) + 7.0
+    scaler = fs.FedStandardScaler().partial_fit(old, half_life="1h", at="2026-11-16T12:00")
+    scaler.partial_fit(new, half_life="1h", at="2026-11-16T14:00")
+    np.testing.assert_allclose(scaler.mean_, (old.mean(axis=0) + 4 * new.mean(axis=0)) / 5)
+    late = scaler.mean_
+    scaler.partial_fit(new, half_life="1h", at="2026-11-16T13:00")  # fades nothing
+    assert scaler.n_samples_seen_ == 2250
+    assert not np.allclose(scaler.mean_, late)
+    with pytest.raises(InputError, match="half_life='soon' must be a duration"):
+        scaler.partial_fit(new, half_life="soon")
+    with pytest.raises(InputError, match="at='noon' must be a time"):
+        scaler.partial_fit(new, at="noon")
+
+
+@pytest.mark.parametrize("name", ["scaler", "pca", "detector"])
+def test_a_site_that_fails_in_the_middle_is_not_counted_until_it_sends_its_rows_again(name):
+    make, (attribute, *_) = EXACT[name]
+    X, sites = rows(1200), np.arange(1200) % 6
+    fed = fs.federate(X[600:], sites=sites[600:])
+    model = make().partial_fit(fs.federate(X[:600], sites=sites[:600]), batch="monday")
+    for seed in range(40):
+        with suppress(QuorumError):
+            model.partial_fit(fed.with_faults(fs.FaultPlan(seed=seed, drop=0.1)), batch="tuesday")
+        if len(model.counted_batches_.get("tuesday", ())) == 6:
+            break
+    expected = getattr(make().fit(X, sites=sites), attribute)
+    np.testing.assert_allclose(getattr(model, attribute), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fs.FedPCADetector(solver="resilient_covariance"),
+        lambda: fs.FedPCADetector(aggregator=fs.aggregation.GeometricMedian()),
+        lambda: fs.FedIsolationDetector(aggregator=fs.aggregation.CoordinateMedian(), random_state=0),
+        lambda: fs.FedAnomalyDetector(
+            members=("isolation", "mahalanobis"), aggregator=fs.aggregation.GeometricMedian(), random_state=0
+        ),
+    ],
+)
+def test_one_site_that_poisons_its_batches_does_not_blind_a_resilient_detector(make):
+    X, sites = rows(2000) - 1e3, np.arange(2000) % 10
+    strange = X[:200] + 3.0 * np.random.default_rng(7).normal(size=(200, 6))
+    model = make()
+    for batch in range(5):
+        new = rows(2000, seed=batch) - 1e3
+        new[sites == 0] *= 1.0 + 5.0 * batch
+        model.partial_fit(new, sites=sites)
+    assert abs(np.mean(model.predict(X) == -1) - 0.05) < 0.04
+    assert np.mean(model.predict(strange) == -1) > 0.3
+
+
+def test_an_error_leaves_the_model_as_it_was():
+    model = fs.FedPCADetector().partial_fit(rows(600), batch="monday")
+    before = {name: value for name, value in vars(model).items() if name != "run_"}
+    bad = rows(300)
+    bad[5, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(fs.federate(bad), batch="tuesday")
+    assert all(vars(model)[name] is value for name, value in before.items())
 
 
 def test_leaf_counts_are_those_of_all_rows():
@@ -144,9 +232,9 @@ def test_secure_sums_learn_on():
         (fs.FedStandardScaler(), {"decay": 0.5, "half_life": 9}, "exclude each other"),
         (fs.FedStandardScaler(), {"half_life": 0}, "half_life=0 must"),
         (fs.FedPCA(2, solver="power"), {}, "solver='covariance'"),
-        (fs.FedPCADetector(2, solver="subspace_median"), {}, "use 'covariance'"),
+        (fs.FedPCADetector(2, solver="fedpg"), {}, "use 'covariance'"),
         (fs.FedKMeans(2, least_rows=5), {}, "least_rows"),
-        (fs.FedIsolationDetector(aggregator=fs.aggregation.CoordinateMedian()), {}, "no aggregator"),
+        (fs.FedPCADetector(2, privacy=fs.privacy.GaussianMoments(1.0, 1e-5, clip=9.0)), {}, "no privacy"),
     ],
 )
 def test_what_cannot_work_is_refused(model, options, message):

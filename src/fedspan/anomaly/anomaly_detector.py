@@ -20,6 +20,7 @@ from fedspan.base import check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.quantiles import quantiles
+from fedspan.sums.row_moments import RowMoments
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -105,6 +106,8 @@ class FedAnomalyDetector(ExplainedDetector):
     mean_: Vector
     scale_: Vector | None
     n_samples_: int
+    features_: NDArray[np.int64]
+    cuts_: Vector
     score_edges_: Vector
     score_counts_: Vector
     score_quantiles_: Vector
@@ -209,11 +212,42 @@ class FedAnomalyDetector(ExplainedDetector):
             if hasattr(member, known):
                 setattr(self, known, getattr(member, known))
 
+    def _change_units(self, factor: Vector, shift: Vector) -> None:
+        super()._change_units(factor, shift)
+        if "isolation" in self.members_:
+            self.cuts_ = factor[self.features_] * self.cuts_ + shift[self.features_]
+
     def _keep_sums(self, fed: Federation) -> None:
         if "mahalanobis" in self.members_:
             member = self._member("mahalanobis")
             member._keep_sums(fed)
             self.moments_ = member.moments_
+
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        centers = self._member("centers") if "centers" in self.members_ else None
+        if "mahalanobis" in self.members_:
+            member = self._member("mahalanobis")
+            member._learn_kept(rows, found, factor, fed)
+            self._take_over("mahalanobis", member)
+            if centers is not None:
+                centers._take_sums(found, factor, self.mean_, self.scale_)
+                centers.moments_ = self.moments_
+        elif centers is not None:
+            centers._learn_kept(rows, found, factor, fed)
+        if centers is not None:
+            self._take_over("centers", centers)
+        if "isolation" in self.members_:
+            member = self._member("isolation")
+            member._learn_kept(rows, found, factor, fed)
+            self._take_over("isolation", member)
+        self._count_members(factor, found["member_counts"])
+
+    def _count_members(self, factor: float, new: Vector) -> None:
+        """Add the members' scores of new rows; those before count by `factor`."""
+        self.score_counts_ = factor * self.score_counts_ + new
+        sketches = list(zip(self.score_edges_, self.score_counts_, strict=True))
+        found = [[quantile_between(edges, counts, level) for level in (MIDDLE, HIGH)] for edges, counts in sketches]
+        self.score_quantiles_ = np.array(found)
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         centers = self._member("centers") if "centers" in self.members_ else None
@@ -233,10 +267,7 @@ class FedAnomalyDetector(ExplainedDetector):
             member._learn_on(fed, factor)
             self._take_over("isolation", member)
         scored = fed.apply(member_scores, **self._parameters(left_out=True))
-        self.score_counts_ = factor * self.score_counts_ + score_counts(scored, self.score_edges_)
-        sketches = list(zip(self.score_edges_, self.score_counts_, strict=True))
-        found = [[quantile_between(edges, counts, level) for level in (MIDDLE, HIGH)] for edges, counts in sketches]
-        self.score_quantiles_ = np.array(found)
+        self._count_members(factor, score_counts(scored, self.score_edges_, self._of_shares()))
 
     def _learn_ranks(self, fed: Federation) -> None:
         """Learn the distribution of each member's training scores."""

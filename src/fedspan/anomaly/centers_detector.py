@@ -17,6 +17,7 @@ from fedspan.clustering.parts.rows_by_centre import moved_centres
 from fedspan.federation import Federation
 from fedspan.sums.batches import kept_moments, learned_on
 from fedspan.sums.moments import deviations, moments_of, row_moments
+from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -149,6 +150,24 @@ class FedCentersDetector(ExplainedDetector):
         self.moments_ = kept_moments(rows)
         found = moments_of(rows)
         self._move_centers(fed, factor, found.mean, deviations(found) if self.scale else None)
+
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        d = self.n_features_in_
+        squares = RowMoments(rows.n, rows.weight, rows.centre, rows.shift, rows.squares)
+        merged = learned_on(self.moments_, d, squares, factor)
+        self.moments_ = kept_moments(merged)
+        learned = moments_of(merged)
+        self._take_sums(found, factor, learned.mean, deviations(learned) if self.scale else None)
+
+    def _take_sums(self, found: dict[str, Any], factor: float, mean: Vector, scale: Vector | None) -> None:
+        """Move the centres by sums of new rows, in the units of new means and deviations."""
+        raw = (self.centers_ if self.scale_ is None else self.centers_ * self.scale_) + self.mean_
+        old, counts = factor * self.center_sizes_, np.asarray(found["center_counts"], dtype=np.float64)
+        sizes = old + counts
+        moved = (old[:, None] * raw + found["center_sums"]) / np.where(sizes > 0, sizes, 1.0)[:, None]
+        self.mean_, self.scale_ = mean, scale
+        self.centers_ = standardized(np.where(sizes[:, None] > 0, moved, raw), mean, scale)
+        self.center_sizes_, self.n_samples_ = sizes, round(float(sizes.sum()))
 
     def _move_centers(self, fed: Federation, factor: float, mean: Vector, scale: Vector | None) -> None:
         """Move the centres, in the units of new means and deviations."""

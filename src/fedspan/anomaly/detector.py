@@ -110,7 +110,7 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
             search(self._training_scores(fed), watch=lambda edges, shares: searched.append((edges[0], shares[0])))[0]
         )
         # The first round of the search sees all scores, the second those near the threshold.
-        self.score_levels_ = _levels(*map(np.concatenate, zip(*searched[:2], strict=True)))
+        self.score_levels_ = few_levels(*map(np.concatenate, zip(*searched[:2], strict=True)))
         # The threshold often is the score of many equal rows. These must stay normal, although the last digits of a
         # product of matrices depend on the other rows.
         self.offset_ = -(threshold + self._rounding * abs(threshold))
@@ -138,7 +138,7 @@ class FedDetector(OutlierMixin, FedEstimator, ABC):
         return cast(Vector, transform(X, **parameters)[:, 0])
 
 
-def _levels(scores: Vector, shares: Vector) -> NDArray[np.float32]:
+def few_levels(scores: Vector, shares: Vector) -> NDArray[np.float32]:
     """Return a few scores and shares (m, 2) in rising order, without those in the middle of a gap between scores."""
     order = np.argsort(scores, kind="stable")
     order = order[np.abs(scores[order]) < np.finfo(np.float32).max]

@@ -6,12 +6,14 @@ Kolmogorov and Smirnov, whose largest difference D of two distributions of n and
 
     2 exp(-2 D^2 n m / (n + m)) < alpha / number of tests.
 
-That bound holds for any distribution (P. Massart, 1990; of counts between edges D is only smaller). So `alpha` is the
-rate of false alarms of all tests of a window together. The population stability index is reported beside it.
+That bound holds for any distribution (P. Massart, 1990; for two samples F. Wei and R. M. Dudley, 2012; of counts
+between edges D is only smaller). So `alpha` is the rate of false alarms of all tests of a window together. The
+population stability index is reported beside it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,28 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.anomaly.parts.drift_counts import View, edges_of, seen_by, view_of
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.recalibration import usual_counts
 from fedspan.anomaly.parts.score_grid import local_score_counts, score_counts
-from fedspan.anomaly.scores import standardized
 from fedspan.checks import real_number
 from fedspan.errors import InputError
-from fedspan.federation import transform
-from fedspan.federation.site.parameters import Matrix, Vector
 
-Array = NDArray[Any]
+Vector = NDArray[np.float64]
 
-#: Edges of standardised columns and directions: dense where most rows are.
-_EDGES = np.concatenate([[-4.0, -3.0, -2.5, -2.0], np.linspace(-1.5, 1.5, 13), [2.0, 2.5, 3.0, 4.0]])
 #: Added to counts, for the index of columns whose values leave a gap between edges empty.
 _HALF = 0.5
-
-
-@transform("anomaly.drift_view")
-def drift_view(X: Array, mean: Vector, scale: Vector | None, root: Matrix | None) -> Matrix:
-    """Return standardised rows (n, d), and with `root` beside them white ones (n, 2 d)."""
-    Z = standardized(X, mean, scale)
-    return Z if root is None else np.concatenate([Z, Z @ root], axis=1)
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class Drift:
     rows : int
         Of the window.
     alpha : float
-        The rate of false alarms of a window.
+        The rate of false alarms of a window: half of it is for all rows together, half for the sites, if there are any.
     moved : tuple of Comparison
         All tests, the clearest first.
     sites : dict of str to Drift
@@ -85,21 +76,24 @@ class Drift:
         return min((one.p_value for one in self.moved), default=1.0)
 
     @property
+    def level(self) -> float:
+        """The rate of false alarms of the tests of all rows together."""
+        return self.alpha / 2.0 if self.sites else self.alpha
+
+    @property
     def drifted(self) -> bool:
-        """Whether some test of all rows is beyond chance, or of a site, at ``alpha`` over the number of sites."""
-        own = self.alpha / max(1, len(self.sites))
-        return self.p_value < self.alpha or any(site.p_value < own for site in self.sites.values())
+        """Whether some test of all rows is beyond chance, or of a site."""
+        return self.p_value < self.level or bool(self.moved_sites)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that moved, the clearest first."""
-        return tuple(one.name for one in self.moved if one.of == "column" and one.p_value < self.alpha)
+        return tuple(one.name for one in self.moved if one.of == "column" and one.p_value < self.level)
 
     @property
     def moved_sites(self) -> tuple[str, ...]:
         """The sites whose rows moved."""
-        own = self.alpha / max(1, len(self.sites))
-        return tuple(name for name, site in self.sites.items() if site.p_value < own)
+        return tuple(name for name, site in self.sites.items() if site.drifted)
 
     def summary(self) -> str:
         """Return a few lines for people."""
@@ -108,9 +102,22 @@ class Drift:
         lines += [
             f"  {one.of} {one.name}: difference {one.difference:.2f}, index {one.index:.2f}, p {one.p_value:.1g}"
             for one in self.moved[:5]
-            if one.p_value < self.alpha
+            if one.p_value < self.level
         ]
         return "\n".join([*lines, *(f"  site {name} moved" for name in self.moved_sites)])
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Counts of the rows to compare with, of all and of each site, and the `view` in which they were counted.
+
+    The first counts are those of scores between `score_edges`, then come those of columns and directions.
+    """
+
+    score_edges: Vector
+    counts: list[Vector]
+    sites: dict[str, list[Vector]]
+    view: View | None
 
 
 def drift(
@@ -124,8 +131,8 @@ def drift(
     fed : federation or table
         The recent rows.
     baseline : federation, table or `Baseline`, optional
-        Rows to compare with: those of the training, or an earlier window. Default: the detector's own training scores,
-        which test the scores alone.
+        Rows to compare with, of all and of each site. Default: those of the training, which the detector has counted,
+        all sites together. A detector that was fitted with ``privacy=`` has counts of its scores alone.
     sites : array, optional
         The sites of the rows of a table.
     alpha : float, default=0.001
@@ -136,9 +143,9 @@ def drift(
     >>> import fedspan as fs
     >>> X = np.random.default_rng(0).normal(size=(3000, 3))
     >>> model = fs.FedPCADetector().fit(X[:1000])
-    >>> fs.drift(model, X[1000:2000], baseline=X[:1000]).drifted
+    >>> fs.drift(model, X[1000:2000]).drifted
     False
-    >>> fs.drift(model, X[2000:] * [1.0, 3.0, 1.0], baseline=X[:1000]).columns
+    >>> fs.drift(model, X[2000:] * [1.0, 3.0, 1.0]).columns
     ('feature 1',)
     """
     if not isinstance(model, ExplainedDetector):
@@ -146,48 +153,45 @@ def drift(
     check_is_fitted(model)
     real_number("alpha", alpha, above=0, below=1)
     if baseline is None:
-        before = Baseline(_score_edges(model), _training_counts(model), {}, False)
+        before = training_rows(model)
     else:
         before = baseline if isinstance(baseline, Baseline) else baseline_of(model, baseline)
-    now = _counted(model, fed, sites, before.score_edges, view=before.view)
-    names = _names(model, before.view)
+    now = counted(model, fed, sites, before.score_edges, before.view)
+    names = names_of(model, before.view)
+    both = [site for site in now.sites if site in before.sites]
+    own = alpha / 2.0 / max(1, len(both))
     found = {
-        site: Drift(int(own[0].sum()), alpha, _tests(before.sites[site], own, names))
-        for site, own in now.sites.items()
-        if site in before.sites
+        site: Drift(int(now.sites[site][0].sum()), own, compared(before.sites[site], now.sites[site], names))
+        for site in both
     }
-    return Drift(int(now.counts[0].sum()), alpha, _tests(before.counts, now.counts, names), found)
+    return Drift(int(now.counts[0].sum()), alpha, compared(before.counts, now.counts, names), found)
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """Counts of the rows to compare with, of all and of each site; `view` states whether columns are among them."""
-
-    score_edges: Vector
-    counts: list[Vector]
-    sites: dict[str, list[Vector]]
-    view: bool = True
+def training_rows(model: ExplainedDetector) -> Baseline:
+    """Return the counts of the training rows that a detector keeps."""
+    edges = _score_edges(model)
+    counts: list[Vector] = [usual_counts(model.score_levels_, edges[None], float(model.n_samples_))]
+    kept = getattr(model, "baseline_", None)
+    if kept is None:
+        return Baseline(edges, counts, {}, None)
+    view = {key: kept[key] for key in ("mean", "scale", "root")}
+    return Baseline(edges, [*counts, *kept["counts"].astype(np.float64)], {}, view)
 
 
 def baseline_of(model: ExplainedDetector, fed: Any, sites: Any = None) -> Baseline:
     """Return the counts of rows of a table (with ``sites``) or a federation, to compare later ones with."""
-    return _counted(model, fed, sites, _score_edges(model), view=True)
+    return counted(model, fed, sites, _score_edges(model), view_of(model))
 
 
-def _counted(model: ExplainedDetector, X: Any, sites: Any, score_edges: Vector, *, view: bool) -> Baseline:
-    """Return the counts of rows by score and, if wanted, by column and direction."""
-    given: Any = model
+def counted(model: ExplainedDetector, X: Any, sites: Any, score_edges: Vector, view: View | None) -> Baseline:
+    """Return the counts of rows by score and, with a view, by column and direction."""
     seen = model._as_federation(X, None, sites, reset=False)
-    views = [(model._scored(seen), score_edges[None])]
-    has_mean = getattr(given, "mean_", None) is not None
-    if view and has_mean:
-        root = getattr(given, "whitening_", None)
-        wide = seen.apply(drift_view, columns=model._names(), mean=given.mean_, scale=given.scale_, root=root)
-        width = len(given.mean_) * (1 if root is None else 2)
-        views.append((wide, np.tile(_EDGES, (width, 1))))
+    parts = [(model._scored(seen), score_edges[None])]
+    if view is not None:
+        parts.append((seen_by(view, seen, model._names()), edges_of(view)))
     counts: list[Vector] = []
     by_site: dict[str, list[Vector]] = {}
-    for part, edges in views:
+    for part, edges in parts:
         with part.begin("drift") as run:
             if run.policy.secure_sum:
                 counts += list(score_counts(run, edges))
@@ -202,27 +206,29 @@ def _counted(model: ExplainedDetector, X: Any, sites: Any, score_edges: Vector, 
     return Baseline(score_edges, counts, {site: own for site, own in by_site.items() if len(own) == len(counts)}, view)
 
 
-def _tests(before: list[Vector], now: list[Vector], names: list[tuple[str, str]]) -> tuple[Comparison, ...]:
-    """Return all tests, the clearest first."""
+def compared(
+    before: Sequence[Vector], now: Sequence[Vector], names: list[tuple[str, str]], times: int = 1
+) -> tuple[Comparison, ...]:
+    """Return all tests, the clearest first; p-values are those of `times` as many tests."""
     found = []
     for (of, name), old, new in zip(names, before, now, strict=True):
         n, m = float(old.sum()), float(new.sum())
         if not n or not m:
             continue
         difference = float(np.abs(np.cumsum(old) / n - np.cumsum(new) / m).max())
-        p = min(1.0, len(now) * 2.0 * float(np.exp(-2.0 * difference**2 * n * m / (n + m))))
+        p = min(1.0, times * len(now) * 2.0 * float(np.exp(-2.0 * difference**2 * n * m / (n + m))))
         a, b = (old + _HALF) / (n + _HALF * len(old)), (new + _HALF) / (m + _HALF * len(new))
         found.append(Comparison(of, name, difference, p, float(np.sum((b - a) * np.log(b / a)))))
     return tuple(sorted(found, key=lambda one: (one.p_value, -one.difference)))
 
 
-def _names(model: ExplainedDetector, view: bool) -> list[tuple[str, str]]:
-    given: Any = model
+def names_of(model: ExplainedDetector, view: View | None) -> list[tuple[str, str]]:
+    """Return what each of the counts is of, and its name."""
     names = [("score", "")]
-    if view and getattr(given, "mean_", None) is not None:
+    if view is not None:
         d = model.n_features_in_
         names += [("column", name) for name in model._names() or tuple(f"feature {j}" for j in range(d))]
-        if getattr(given, "whitening_", None) is not None:
+        if view["root"] is not None:
             names += [("direction", str(j)) for j in range(d)]
     return names
 
@@ -230,7 +236,3 @@ def _names(model: ExplainedDetector, view: bool) -> list[tuple[str, str]]:
 def _score_edges(model: ExplainedDetector) -> Vector:
     """Return edges at the levels of the training scores."""
     return np.unique(model.score_levels_[:, 0].astype(np.float64))
-
-
-def _training_counts(model: ExplainedDetector) -> list[Vector]:
-    return [usual_counts(model.score_levels_, _score_edges(model)[None], float(model.n_samples_))]

@@ -23,13 +23,14 @@ from fedspan.base import check_aggregator
 from fedspan.checks import whole_number
 from fedspan.federation import Federation
 from fedspan.sums.moments import refuse_bad_values
+from fedspan.sums.row_moments import RowMoments
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 _DEEPEST = 14
-#: With as many subsamples of rows, further ones hardly change the depths.
-_MANY = 4
+#: With as many subsamples of rows, further ones hardly change the threshold.
+_MANY = 28
 
 
 class FedIsolationDetector(ExplainedDetector):
@@ -142,10 +143,19 @@ class FedIsolationDetector(ExplainedDetector):
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Count new rows in the leaves of the same trees."""
-        refuse_bad_values(fed, self._names())
-        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_)
+        if self.aggregator is None:
+            refuse_bad_values(fed, self._names())
+        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_, aggregator=self.aggregator)
         self.leaf_counts_ = factor * self.leaf_counts_ + new
         self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
+
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        self.leaf_counts_ = factor * self.leaf_counts_ + found["leaf_counts"]
+        self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
+
+    def _change_units(self, factor: Vector, shift: Vector) -> None:
+        super()._change_units(factor, shift)
+        self.cuts_ = factor[self.features_] * self.cuts_ + shift[self.features_]
 
     def _comparable(self) -> float:
         # Depths grow with the number of rows until these are many more than the subsample.

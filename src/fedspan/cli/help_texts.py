@@ -50,6 +50,11 @@ A study:
     run_deadline = 86400.0            # seconds for a whole run
     quorum = "majority"               # or "all", a count, a fraction
 
+    [stream]                          # optional, for --partial
+    # watermark = "time"              # a column that rises from row to row; default: new rows are at a table's end
+    # half_life = "7d"                # or a number of rows: after it old rows count half; or decay = 0.9 a round
+    # monitor = true                  # whether a detector's rows are watched for drift
+
     [report]                          # optional
     # judge = "test.csv"              # of a detector: labelled rows that it has not seen, for its ROC curve
     # label = "attack"                # the column of their labels ...
@@ -62,6 +67,12 @@ An NPZ file holds X (rows x columns) and optionally feature_names, label and, in
 
 Written to the output folder: model.fedspan (and one file for each preprocessing step), report.html, summary.json,
 and for each run its record (record.jsonl) and journal. A run that was interrupted continues with --resume.
+
+With --partial the models learn on, and only from rows that are new at each site since its last accepted round; with
+--every 1h a round is run every hour. A site that is offline, or whose file is missing, sends all that it has missed
+when it is back. stream.json has the accepted round and each site's place, and drift.html what changed over time. After
+a kill the same command continues. The sites of a kit take whole blocks of 20 rows, and their owners allow it by
+transforms = ["fedspan", "sums.new_rows"] in site.toml.
 """
 
 INIT = """\
@@ -182,6 +193,11 @@ DOCTOR = """\
 Check what a coordinator, a site or a user needs to take part: versions, certificate, clock, disk, the coordinator's
 port, and of a site its file, database driver, data, audit log, decisions and ledger. Each problem is one sentence with
 its remedy. Exit code 1 if there is one.
+"""
+
+LOGS = """\
+Print the log of a kit's own process, coordinator or site; or of a detached study: with a user's kit from the
+coordinator, with the coordinator's kit from its disk. There are no data in them.
 """
 
 BACKUP = """\

@@ -156,6 +156,9 @@ def _add_local(commands: Any) -> None:
         _option("--hours", "with --detach: how long the coordinator may act for you (24)", type=float, default=24.0),
         _option("--resume", "continue in a used output folder where the run stopped", action="store_true"),
         _option("--live", "write live.html in the output folder, a page that follows the run", action="store_true"),
+        _option("--partial", "learn on from what is new at each site since the last round", action="store_true"),
+        _option("--every", "with --partial: a round in each such time, such as 1h or 15min", metavar="TIME"),
+        _option("--rounds", "with --every: stop after this number of rounds", type=int, metavar="N"),
         description=help_texts.RUN,
         example="fedspan run study.toml",
     )
@@ -185,6 +188,8 @@ def _add_local(commands: Any) -> None:
         _path("--alarms", "FILE", "append alarms to a file instead of standard output"),
         _path("--state", "FILE", "keep the place in the input, and sums for the next federated update"),
         _option("--top", "features that an alarm names (default: 3)", type=int, default=3),
+        _path("--periods", "FOLDER", "with --state: write the sums of each period here, for the next federated update"),
+        _option("--every", "seconds of a period (default: 3600)", type=float, default=3600.0),
         description=help_texts.GATEWAY,
         example="fedspan gateway detector.npz --rows traffic.jsonl --follow --state sums.npz --alarms alarms.jsonl",
     )
@@ -259,9 +264,11 @@ def _add_federation(commands: Any) -> None:
     _add(
         coordinator,
         "start",
-        f"{PROCESSES}:start_coordinator",
+        "fedspan.cli.operation.start_coordinator_command:start",
         "in the foreground, until Ctrl-C",
         own,
+        _option("--console", "serve the coordinator's page (default: 8765, on this machine alone)", **CONSOLE),
+        _option("--json", "print events as lines of JSON", action="store_true", dest="json_lines"),
         description="Run the federation's coordinator in the foreground, until Ctrl-C.",
         example="fedspan coordinator start kits/coordinator",
     )
@@ -274,7 +281,8 @@ def _add_federation(commands: Any) -> None:
         "the state of detached studies",
         kit,
         one,
-        description="Print the state of the studies that the coordinator runs for you.",
+        _option("--watch", "print it again every two seconds, until all are over", action="store_true"),
+        description="Print the state of the studies that the coordinator runs for you: progress, calls, time left.",
         example="fedspan status kits/alice",
     )
     study = _option("study", "its name, as 'fedspan status' prints it", metavar="STUDY")
@@ -341,6 +349,7 @@ def _add_site(commands: Any) -> None:
         own,
         config,
         _option("--console", "serve the owner's page (default: 8765, on this machine alone)", **CONSOLE),
+        _option("--json", "print events as lines of JSON", action="store_true", dest="json_lines"),
         description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
         example="fedspan site start kits/north --config site.toml --console",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import check_decay, factor_of, with_batch
+from fedspan.sums.batches import Fading
 from fedspan.sums.moments import refuse_bad_values
 from fedspan.sums.row_blocks import dense_parts
 
@@ -175,8 +176,9 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         *,
         sites: Any = None,
         decay: float = 1.0,
-        half_life: float | None = None,
+        half_life: float | str | timedelta | None = None,
         batch: str | None = None,
+        at: str | float | datetime | None = None,
     ) -> Self:
         """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
@@ -185,24 +187,24 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         rows are not kept, and ``inertia_`` is that of the new rows before the move. Parameters are those of
         `FedStandardScaler.partial_fit`.
         """
-        check_decay(decay, half_life)
+        fading = Fading.of(decay, half_life, at)
         if self.privacy is not None or self.least_rows > 1:
             raise InputError("partial_fit adds exact sums up: it takes neither privacy=... nor least_rows above 1")
         if not hasattr(self, "cluster_centers_"):
-            self.fit(X, y, sites=sites)
-            self.counted_batches_ = with_batch(batch, {}, self.sites_)
-            return self
-        with self._updating(X, sites, batch) as fed:
-            if fed is None:
-                return self
-            refuse_bad_values(fed, self._names())
-            sizes = factor_of(decay, half_life, fed) * self.cluster_sizes_
-            found = moved_centres(self.cluster_centers_, sizes, fed)
-            self.cluster_centers_ = found.centres.astype(self.cluster_centers_.dtype)
-            self.cluster_sizes_, self.inertia_ = found.counts, found.inertia
-            for name in ("labels_", "row_sites_"):  # of rows before
-                self.__dict__.pop(name, None)
-        return self
+            return self._learn_batch(X, y, sites, batch, fading, first=True, learn=None)
+        return self._learn_batch(X, y, sites, batch, fading, first=False, learn=self._learn_on)
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Move the centres; rows before count by `factor`."""
+        refuse_bad_values(fed, self._names())
+        found = moved_centres(self.cluster_centers_, factor * self.cluster_sizes_, fed)
+        self.cluster_centers_ = found.centres.astype(self.cluster_centers_.dtype)
+        self.cluster_sizes_, self.inertia_ = found.counts, found.inertia
+        for name in ("labels_", "row_sites_"):  # of rows before
+            self.__dict__.pop(name, None)
+
+    def _change_units(self, factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
+        self.cluster_centers_ = (factor * self.cluster_centers_ + shift).astype(self.cluster_centers_.dtype)
 
     def predict(self, X: Any) -> Array:
         """Return the number of the closest centre of each row."""

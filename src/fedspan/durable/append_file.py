@@ -32,6 +32,8 @@ _SUFFIX = len(', "chain": "') + 2 * _DIGEST + len('"}')
 _END = re.compile(rb', "chain": "[0-9a-f]{32}"\}\n')
 _NEXT_IN_LINE = re.compile(rb', "chain": "[0-9a-f]{32}"\}.\{"', re.DOTALL)
 _LINE = re.compile(rb'^(\{".*), "chain": "([0-9a-f]{32})"\}\n', re.MULTILINE)
+#: Parts of fewer bytes, on average, are written as one.
+_JOINED_BYTES = 2**14
 #: Bytes of the longest line of JSON.
 _LONGEST_LINE = 2**24
 
@@ -147,6 +149,8 @@ class AppendFile:
             raise AppendFileError("was opened for reading only")
         parts = tuple(parts)
         size = sum(map(len, parts))
+        if len(parts) > 1 and size <= _JOINED_BYTES * len(parts):  # many small parts: one digest, one write
+            parts = (b"".join(parts),)
         head = json.dumps({**fields, **({"body_bytes": size} if parts else {})})[:-1].encode()
         if self.count == 0 and self._key_of is not None:
             self._key = self._key_of(dict(fields))

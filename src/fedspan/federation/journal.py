@@ -98,7 +98,7 @@ class Journal:
         parts += [encode(changes.put) for changes in collected.changes.values()]
         everyone, answered = self._sites, collected.answered
         asked = tuple(collected.bytes_down)
-        each = [len(part) for part in parts]
+        each = list(map(len, parts))
         fields = {
             "number": entry.number,
             "digest": entry.digest,

@@ -16,6 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from fedspan.errors import InputError
+from fedspan.gateway.cell_encoder import PREFIX, CellEncoder
 from fedspan.gateway.kept_sums import KeptSums
 from fedspan.gateway.row_reader import RowError, RowReader, lines
 from fedspan.gateway.scorer import Scorer
@@ -35,31 +36,51 @@ def gateway(
     state: Path | None = None,
     follow: bool = False,
     top: int = 3,
+    periods: Path | None = None,
+    every: float = 3600.0,
 ) -> int:
-    """Score rows from standard input or a file, and write an alarm for each that is above the threshold."""
+    """Score rows from standard input or a file, and write an alarm for each that is above the threshold.
+
+    The sums of each period of so many seconds are closed into a file in the folder `periods`.
+    """
     scorer = _scorer(model)
+    encoder = CellEncoder(scorer.arrays) if f"{PREFIX}text" in scorer.arrays else None
+    columns = scorer.columns if encoder is None else encoder.columns
     if follow and rows is None:
         raise InputError("--follow needs --rows FILE: standard input is read until it ends")
-    kept = KeptSums.empty(len(scorer.columns), len(scorer.arrays["sketch_edges"]))
+    if periods is not None and state is None:
+        raise InputError("--periods needs --state FILE, so that a kill loses and doubles no row")
+    kept = KeptSums.empty(scorer)
     if state is not None and state.exists():
         kept = _kept(state, kept)
+    if periods is not None and state is not None:
+        periods.mkdir(parents=True, exist_ok=True)
+        if kept.closing:  # a kill came in the middle
+            kept.close(state, periods, scorer)
     form = form or ("csv" if rows is not None and rows.suffix.lower() == ".csv" else "jsonl")
     descriptor = sys.stdin.fileno() if rows is None else _opened(rows, kept.offset)
     out = _output(alarms, kept.written if state is not None else None)
-    reader = RowReader(scorer.columns, form, kept.header or None)
+    reader = RowReader(columns, form, kept.header or None, raw=encoder is not None)
     # Standard input that is sent again begins with the lines that are dealt with; a file is opened behind them.
     skipped, saved = kept.lines if rows is None else 0, time.monotonic()
+    begun = saved
     try:
         for some in lines(descriptor, follow=follow):
             new = some[skipped:]
             skipped -= min(skipped, len(some))
             for start in range(0, len(new), _BATCH):
-                _deal_with(new[start : start + _BATCH], reader, scorer, kept, out, top)
+                _deal_with(new[start : start + _BATCH], reader, scorer, encoder, kept, out, top)
             if state is not None and (not some or time.monotonic() - saved > _SECONDS):
                 _save(kept, reader, state)
                 saved = time.monotonic()
+            if periods is not None and state is not None and time.monotonic() - begun >= every and kept.sums["n"]:
+                kept.header = reader.header or []
+                kept.close(state, periods, scorer)
+                begun = saved = time.monotonic()
         if state is not None:
             _save(kept, reader, state)
+            if periods is not None and kept.sums["n"]:
+                kept.close(state, periods, scorer)
     except RowError as error:
         raise InputError(f"{rows or 'standard input'}: {error}") from None
     finally:
@@ -71,7 +92,15 @@ def gateway(
     return 0
 
 
-def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSums, out: BinaryIO, top: int) -> None:
+def _deal_with(
+    new: list[bytes],
+    reader: RowReader,
+    scorer: Scorer,
+    encoder: CellEncoder | None,
+    kept: KeptSums,
+    out: BinaryIO,
+    top: int,
+) -> None:
     """Score lines, write alarms, and add to the sums."""
     found, numbers, texts = [], [], []
     for at, line in enumerate(new):
@@ -83,7 +112,7 @@ def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSu
             kept.bad += 1
             texts.append(json.dumps({"line": kept.lines + at + 1, "error": str(error)}))
             continue
-        if row is not None and np.isfinite(row).all():
+        if row is not None and (encoder is not None or np.isfinite(row).all()):
             found.append(row)
             numbers.append(kept.lines + at + 1)
         elif row is not None:
@@ -92,7 +121,7 @@ def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSu
     kept.offset += sum(map(len, new)) + len(new)
     kept.lines += len(new)
     if found:
-        X = np.stack(found)
+        X = np.stack(found) if encoder is None else encoder.encode(found)
         scores = scorer.score(X)
         above = np.flatnonzero(scores > scorer.threshold)
         if len(above):
@@ -100,7 +129,7 @@ def _deal_with(new: list[bytes], reader: RowReader, scorer: Scorer, kept: KeptSu
                 alarm = {"line": numbers[i], "score": float(scores[i]), "threshold": scorer.threshold}
                 texts.append(json.dumps({**alarm, "top_features": features}))
         kept.alarms += len(above)
-        kept.add(X, scores, scorer.arrays["sketch_edges"])
+        kept.add(X, scores, scorer)
     if texts:
         data = "".join(f"{text}\n" for text in texts).encode()
         out.write(data)
@@ -130,7 +159,8 @@ def _kept(state: Path, like: KeptSums) -> KeptSums:
         kept = KeptSums.load(state)
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise InputError(f"{state} holds no sums of a gateway: {error}") from None
-    if kept.mean.shape != like.mean.shape or kept.counts.shape != like.counts.shape:
+    shapes = [{name: own.shape for name, own in one.sums.items()} for one in (kept, like)]
+    if shapes[0] != shapes[1]:
         raise InputError(f"{state} holds the sums of a model with other columns: choose another --state for this one")
     return kept
 

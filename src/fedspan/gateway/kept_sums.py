@@ -2,6 +2,9 @@
 
 One file holds all of it, and is replaced as a whole. A gateway that is killed begins again at the place of the last
 file: rows after that place are scored again, and their sums and alarms are those that were not yet kept.
+
+Sums of a period are closed into a file of their own: the state is kept with a mark that they are being closed, then the
+file is written, then the state without them. After a kill the same file is written again.
 """
 
 from __future__ import annotations
@@ -14,9 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.gateway.scorer import Scorer
+
 Array = NDArray[Any]
 
-_NUMBERS = ("offset", "lines", "rows", "bad", "alarms", "written")
+_NUMBERS = ("offset", "lines", "rows", "bad", "alarms", "written", "period", "closing")
+#: The sums of a period, which the sites' sums of rows are for the next update.
+SUMS = ("n", "mean", "products", "counts", "leaf_counts", "center_counts", "center_sums", "member_counts", "edges_sum")
 
 
 @dataclass
@@ -31,52 +38,71 @@ class KeptSums:
         Rows, lines that were none, and rows above the threshold.
     written : int
         Bytes of alarms.
-    mean, products : array (d,), (d, d)
-        Of the rows: their mean, and the products about it.
-    counts : array (q + 1,)
-        Scores up to, between and above the model's edges.
+    period, closing : int
+        The number of the period whose sums these are; 1 while they are being closed.
+    sums : dict
+        Of the rows of the period: their number ``n``, ``mean`` (d,) and ``products`` about it (d, d), ``counts`` of
+        scores up to, between and above the model's edges (q + 1,); and where the model has such members, rows in the
+        leaves of its trees, rows and sums of rows by nearest centre, and counts of the members' scores.
     header : list of str
         The columns of CSV.
     """
 
-    mean: Array
-    products: Array
-    counts: Array
+    sums: dict[str, Array]
     offset: int = 0
     lines: int = 0
     rows: int = 0
     bad: int = 0
     alarms: int = 0
     written: int = 0
+    period: int = 1
+    closing: int = 0
     header: list[str] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, d: int, edges: int) -> KeptSums:
-        """Return the sums of no rows."""
-        return cls(np.zeros(d), np.zeros((d, d)), np.zeros(edges + 1, dtype=np.int64))
+    def empty(cls, scorer: Scorer) -> KeptSums:
+        """Return the sums of no rows for a model."""
+        return cls(_no_sums(scorer))
 
-    def add(self, X: Array, scores: Array, edges: Array) -> None:
+    def add(self, X: Array, scores: Array, scorer: Scorer) -> None:
         """Add rows (n, d) and their scores (n,)."""
-        n, m = self.rows, len(X)
+        m = len(X)
         if not m:
             return
+        own, n = self.sums, int(self.sums["n"])
+        X = scorer.scaled(X)
         mean = X.mean(axis=0)
-        D, apart = X - mean, mean - self.mean
-        self.products += D.T @ D + np.outer(apart, apart) * (n * m / (n + m))
-        self.mean = self.mean + apart * (m / (n + m))
-        self.rows = n + m
-        self.counts += np.bincount(np.searchsorted(edges, scores, side="left"), minlength=len(self.counts))
+        D, apart = X - mean, mean - own["mean"]
+        own["products"] = own["products"] + D.T @ D + np.outer(apart, apart) * (n * m / (n + m))
+        own["mean"] = own["mean"] + apart * (m / (n + m))
+        own["n"] = np.array(n + m)
+        own["counts"] = own["counts"] + _between(scorer.arrays["sketch_edges"], scores)
+        if "leaf_counts" in own:
+            np.add.at(own["leaf_counts"], (np.arange(len(own["leaf_counts"])), scorer.leaves(X)), 1)
+        if "center_counts" in own:
+            nearest = scorer.nearest(X)
+            np.add.at(own["center_counts"], nearest, 1)
+            np.add.at(own["center_sums"], nearest, X)
+        if "member_counts" in own:
+            new = [_between(*pair) for pair in zip(scorer.arrays["edges"], scorer.members(X), strict=True)]
+            own["member_counts"] = own["member_counts"] + np.stack(new)
+        self.rows += m
+
+    def close(self, state: Path, folder: Path, scorer: Scorer) -> Path:
+        """Close the period: its sums go to a file of their own, and the next period begins with none."""
+        target = folder / f"{self.period:08d}.npz"
+        if not self.closing:
+            self.closing = 1
+            self.save(state)
+        _write(target, self.sums)
+        self.sums, self.period, self.closing = _no_sums(scorer), self.period + 1, 0
+        self.save(state)
+        return target
 
     def save(self, path: Path) -> None:
         """Replace the file."""
-        temporary = path.with_name(path.name + ".new")
         arrays: dict[str, Any] = {name: np.int64(getattr(self, name)) for name in _NUMBERS}
-        arrays |= {"mean": self.mean, "products": self.products, "counts": self.counts}
-        with temporary.open("wb") as file:
-            np.savez(file, header=np.array(self.header, dtype=str), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        _write(path, {**arrays, **self.sums, "header": np.array(self.header, dtype=str)})
 
     @classmethod
     def load(cls, path: Path) -> KeptSums:
@@ -84,4 +110,39 @@ class KeptSums:
         with np.load(path, allow_pickle=False) as file:
             found = {name: int(file[name]) for name in _NUMBERS}
             header = [str(name) for name in file["header"]]
-            return cls(file["mean"], file["products"], file["counts"], **found, header=header)
+            return cls({name: file[name] for name in SUMS if name in file.files}, **found, header=header)
+
+
+def read_sums(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Read the sums of a gateway: of a closed period, or of its state."""
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in SUMS if name in file.files}
+
+
+def _no_sums(scorer: Scorer) -> dict[str, Array]:
+    arrays, d = scorer.arrays, len(scorer.columns)
+    found: dict[str, Any] = {"n": np.int64(0), "mean": np.zeros(d), "products": np.zeros((d, d))}
+    edges = arrays["sketch_edges"]
+    found |= {"counts": np.zeros(len(edges) + 1, dtype=np.int64), "edges_sum": np.float64(edges.sum())}
+    if "depths" in arrays:
+        found["leaf_counts"] = np.zeros(arrays["depths"].shape, dtype=np.int64)
+    if "centers" in arrays:
+        k = len(arrays["centers"])
+        found |= {"center_counts": np.zeros(k, dtype=np.int64), "center_sums": np.zeros((k, d))}
+    if "edges" in arrays:
+        m, q = arrays["edges"].shape
+        found["member_counts"] = np.zeros((m, q + 1), dtype=np.int64)
+    return found
+
+
+def _between(edges: Array, values: Array) -> Array:
+    return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
+
+
+def _write(path: Path, arrays: dict[str, Any]) -> None:
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

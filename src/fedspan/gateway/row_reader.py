@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 #: Bytes that are read at once, and of the longest line.
 _CHUNK, _LONGEST = 2**16, 2**20
@@ -46,13 +45,16 @@ def lines(descriptor: int, *, follow: bool = False) -> Iterator[list[bytes]]:
 
 
 class RowReader:
-    """Turns lines into rows (d,) of the model's columns. The first line of CSV names its columns."""
+    """Turns lines into rows (d,) of the model's columns. The first line of CSV names its columns.
 
-    def __init__(self, columns: list[str], form: str, header: list[str] | None = None) -> None:
-        self.columns, self.form, self.header = columns, form, header
+    Rows are numbers, or with `raw` lists of cells, for a model that encodes them; cells that a row lacks are missing.
+    """
+
+    def __init__(self, columns: list[str], form: str, header: list[str] | None = None, raw: bool = False) -> None:
+        self.columns, self.form, self.header, self.raw = columns, form, header, raw
         self._place = None if header is None else self._places(header)
 
-    def row(self, line: bytes) -> NDArray[np.float64] | None:
+    def row(self, line: bytes) -> Any:
         """Return one row, or ``None`` for an empty line and for the header of CSV."""
         if not line.strip():
             return None
@@ -63,14 +65,18 @@ class RowReader:
             self.header = [cell.strip() for cell in cells]
             self._place = self._places(self.header)
             return None
+        if self.raw:
+            return [cells[j] if j < len(cells) else None for j in self._place]
         try:
             return np.array([cells[j] for j in self._place], dtype=np.float64)
         except (IndexError, ValueError):
             raise RowError(f"it has {len(cells)} cells, and must have numbers in the model's columns") from None
 
-    def _of_json(self, line: bytes) -> NDArray[np.float64]:
+    def _of_json(self, line: bytes) -> Any:
         try:
             found: Any = json.loads(line)
+            if self.raw:
+                return self._cells(found)
             values = [found[name] for name in self.columns] if isinstance(found, dict) else found
             row = np.array(values, dtype=np.float64)
         except KeyError as error:
@@ -80,6 +86,14 @@ class RowReader:
         if row.shape != (len(self.columns),):
             raise RowError(f"it must have {len(self.columns)} numbers")
         return row
+
+    def _cells(self, found: Any) -> list[Any]:
+        cells = [found.get(name) for name in self.columns] if isinstance(found, dict) else found
+        if not isinstance(cells, list) or len(cells) != len(self.columns):
+            raise RowError(f"it is no JSON object, nor a list of {len(self.columns)} cells")
+        if all(cell is None for cell in cells) or any(isinstance(cell, dict | list) for cell in cells):
+            raise RowError("it has no cell of the model's columns, or cells that are no numbers or texts")
+        return cells
 
     def _places(self, header: list[str]) -> list[int]:
         missing = [name for name in self.columns if name not in header]

@@ -1,7 +1,8 @@
 """Score and explain rows by an exported detector: numpy alone, and nothing else of fedspan.
 
 The file is numpy's ``.npz`` of plain arrays: those of the members that the detector has, a threshold, and the names of
-the columns. Members are what `FedAnomalyDetector` joins; other detectors have one.
+the columns. Members are what `FedAnomalyDetector` joins; other detectors have one. Rows of a pipeline with an encoder
+are encoded before, by `cell_encoder.py`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Scorer:
         given: list[Any] = [self.arrays.get(name) for name in names]  # None where there is no such member
         self._mean, self._scale, self._root, self._components, self._inside = given[:5]
         self._centers, self._features, self._ranks = given[5:]
+        affine: list[Any] = [self.arrays.get(name) for name in ("shift", "unit")]  # of scalers before the detector
+        self._shift, self._unit = affine
         if self._root is not None:
             self._factor = np.ascontiguousarray(self._over_scale(self._root).T)
         if self._components is not None:
@@ -49,8 +52,13 @@ class Scorer:
         with np.load(path, allow_pickle=False) as file:
             return cls({name: file[name] for name in file.files})
 
+    def scaled(self, X: Array) -> Array:
+        """Return rows (n, d) as the scalers before the detector show them."""
+        return X if self._shift is None else (np.asarray(X, dtype=np.float64) - self._shift) / self._unit
+
     def score(self, X: Array) -> Array:
         """Return the anomaly score (n,) of each row; infinite where numbers overflow."""
+        X = self.scaled(X)
         with np.errstate(over="ignore", invalid="ignore"):
             members = self.members(X)
             found = members[0] if self._ranks is None else self._rank_parts(members).sum(axis=0)
@@ -58,13 +66,13 @@ class Scorer:
 
     def score_one(self, x: Array) -> float:
         """Return the anomaly score of one row (d,), quickly for a detector by Mahalanobis distances."""
-        if self._root is None or self._ranks is not None:
+        if self._root is None or self._ranks is not None or self._shift is not None:
             return float(self.score(x[None])[0])
         w = (x - self._mean) @ self._factor
         return float(w @ w)
 
     def members(self, X: Array) -> list[Array]:
-        """Return the scores (n,) of each member."""
+        """Return the scores (n,) of each member, of scaled rows."""
         found = []
         Z = None if self._mean is None else self._standard(X)
         if self._centers is not None and Z is not None:
@@ -81,7 +89,7 @@ class Scorer:
 
     def shares(self, X: Array) -> Array:
         """Return the share (n, d) of each column in the score of each row."""
-        found = []
+        X, found = self.scaled(X), []
         Z = None if self._mean is None else np.clip(self._standard(X), -1e150, 1e150)
         if self._centers is not None and Z is not None:
             near, distances = self._distances(Z)
@@ -110,6 +118,15 @@ class Scorer:
         order = np.argsort(-shares, axis=1, kind="stable")[:, :count]
         pairs = [zip(row, shares[i, row], strict=True) for i, row in enumerate(order)]
         return [[[self.columns[j], round(float(share), 4)] for j, share in pair] for pair in pairs]
+
+    def leaves(self, X: Array) -> Array:
+        """Return the leaf (n, n_trees) that each scaled row reaches in each tree."""
+        return self._leaves(X)
+
+    def nearest(self, X: Array) -> Array:
+        """Return the number (n,) of the centre nearest to each scaled row."""
+        near, distances = self._distances(self._standard(X))
+        return np.asarray(near[np.arange(len(X)), distances.argmin(axis=1)])
 
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale

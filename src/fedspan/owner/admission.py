@@ -202,9 +202,11 @@ class Admission:
         if request.payload is None or rules.steps.names_it(request.step, few_rows=True):
             return
         step = find_step(request.step)
-        if any(id in installed_transforms() and installed_transforms()[id].selects for id in request.transforms):
-            # Sums over two selections differ by at least this share of the rows; parameters may make sets smaller.
-            if not step.public and (step.fewest is not None or len(self.site) // MOST_PARTS < rules.least_set):
+        found = [installed_transforms()[id] for id in request.transforms if id in installed_transforms()]
+        selecting = [one.least or len(self.site) // MOST_PARTS for one in found if one.selects]
+        if selecting:
+            # Sums over two selections differ by at least as many rows; parameters may make sets smaller.
+            if not step.public and (step.fewest is not None or min(selecting) < rules.least_set):
                 raise PolicyError(
                     f"this site's owner allows no numbers about fewer than {rules.least_set} rows, and those of step "
                     f"{request.step!r} over a selection of rows may be: that is in the group 'single rows'"

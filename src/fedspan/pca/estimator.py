@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
 import numpy as np
@@ -17,10 +18,11 @@ from fedspan.federation import Federation, Policy
 from fedspan.pca.covariance import moment_axes
 from fedspan.pca.noisy_covariance import NoisyCovariance, noisy_covariance
 from fedspan.pca.parts.consensus import check_settings
+from fedspan.pca.parts.kept_axes import KeptAxes, axes_with_new
 from fedspan.pca.parts.principal_axes import residual
 from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve, widest_products
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import check_decay, factor_of, kept_moments, learned_on, with_batch
+from fedspan.sums.batches import Fading, kept_moments, known_moments, learned_on
 from fedspan.sums.columns import Columns
 from fedspan.sums.moments import Moments, deviations, learned, moments, moments_of, row_moments, site_weights
 from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments, OneRound
@@ -34,6 +36,8 @@ Array = NDArray[Any]
 _LEAST_VARIANCE = 1e-285
 #: A share of the variance that is known to ten digits from the difference of two sums.
 _CLEAR_SHARE = 1e-5
+#: Tables of a stream with more columns keep axes in place of all products, with solver "subspace_iteration".
+_EXACT_COLUMNS = 1000
 #: A share of the variance that is rounding alone: the square of the distance of two numbers next to each other.
 _NO_NOISE = 1e-28
 
@@ -217,37 +221,72 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         *,
         sites: Any = None,
         decay: float = 1.0,
-        half_life: float | None = None,
+        half_life: float | str | timedelta | None = None,
         batch: str | None = None,
+        at: str | float | datetime | None = None,
     ) -> Self:
         """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
-        Solver ``"covariance"``, with which the model keeps d (d + 1) / 2 products. With ``decay=1`` the components are
-        those of all rows at once. Parameters are those of `FedStandardScaler.partial_fit`.
+        The model keeps d (d + 1) / 2 products of columns. With ``decay=1`` the components are those of all rows at
+        once. With solver ``"subspace_iteration"`` a table of more than 1,000 columns keeps k + `oversampling` axes
+        instead, each as long as its spread, which stand for the rows before: what lies outside of them is lost (see
+        `fedspan.pca.parts.kept_axes`). Parameters are those of `FedStandardScaler.partial_fit`.
         """
-        check_decay(decay, half_life)
+        fading = Fading.of(decay, half_life, at)
         self._check_parameters()
-        if self.aggregator is not None or self.privacy is not None or self.solver not in ("auto", "covariance"):
+        streams = ("auto", "covariance", "subspace_iteration")
+        if self.aggregator is not None or self.privacy is not None or self.solver not in streams:
             raise InputError(
-                "partial_fit adds exact moments up: it takes solver='covariance', and neither aggregator=... nor "
-                "privacy=..."
+                "partial_fit adds exact moments up: it takes solver='covariance' or 'subspace_iteration', and neither "
+                "aggregator=... nor privacy=..."
             )
         first = not hasattr(self, "components_")
+        if self.solver == "subspace_iteration":
+            learn = self._learn_first_axes if first else self._learn_axes_on
+            return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
         solver, self.solver = self.solver, "covariance"
         try:
-            if first:
-                self.fit(X, y, sites=sites)
-                if not hasattr(self, "moments_"):  # secure sums have other rounds
-                    with self._as_federation(X, None, sites, reset=False).begin("moments") as fed:
-                        self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
-                self.counted_batches_ = with_batch(batch, {}, self.sites_)
-                return self
-            with self._updating(X, sites, batch) as fed:
-                if fed is not None:
-                    self._learn(fed, self._moments_with_new(fed, factor_of(decay, half_life, fed)), of_all=True)
+            exact = first and not secure(X)  # secure sums have other rounds
+            learn_on = None if exact else self._keep_moments if first else self._learn_on
+            return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn_on)
         finally:
             self.solver = solver
-        return self
+
+    def _keep_moments(self, fed: Federation, factor: float = 1.0) -> None:
+        self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Learn from new rows; those before count by `factor`."""
+        self._learn(fed, self._moments_with_new(fed, factor), of_all=True)
+
+    def _learn_first_axes(self, fed: Federation, factor: float) -> None:
+        """Keep what later batches are added to: all products of columns, or of wide tables some axes."""
+        if self.n_features_in_ > _EXACT_COLUMNS:
+            return self._learn_axes(fed, None, 1.0)
+        return self._keep_moments(fed)
+
+    def _learn_axes_on(self, fed: Federation, factor: float) -> None:
+        if not hasattr(self, "kept_axes_"):
+            self.solver = "covariance"
+            try:
+                return self._learn_on(fed, factor)
+            finally:
+                self.solver = "subspace_iteration"
+        known = known_moments(self.moments_, self.n_features_in_)
+        return self._learn_axes(fed, KeptAxes(known, self.kept_axes_, self.mean_, self.scale_), factor)
+
+    def _learn_axes(self, fed: Federation, before: KeptAxes | None, factor: float) -> None:
+        """Learn from new rows and the axes of those before."""
+        new, sites = row_moments(fed, self._names())
+        rank = self._rank(moments_of(new if before is None else RowMoments.merged([before.moments, new])))
+        named = {name: getattr(self, name) for name in ("center", "scale", "oversampling", "max_rounds", "tol")}
+        options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        kept, axes, weights = axes_with_new(new, before, fed, factor=factor, rank=rank, **options)
+        self.mean_, self.scale_, self.solver_ = kept.mean, kept.scale, self.solver
+        self.moments_, self.kept_axes_ = kept_moments(kept.moments), kept.rows
+        self._keep(Solution(axes, weights, sites), rank)
+        rest = max(axes.total - float(axes.scatter[: self.n_components_].sum()), 0.0)
+        self.noise_variance_ = self._noise_variance(fed, (rest, axes.n))
 
     def _moments_with_new(self, fed: Federation, factor: float) -> MergedMoments:
         """Return the moments of the rows before, which count by `factor`, and of the new ones."""

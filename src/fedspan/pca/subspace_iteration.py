@@ -45,10 +45,12 @@ def subspace_iteration(
     max_rounds: int = 200,
     tol: float = 1e-8,
     aggregator: Aggregator | None = None,
+    memory: Matrix | None = None,
 ) -> tuple[PrincipalAxes, dict[str, float]]:
     """Return the `rank` leading principal axes, and the weight of each site in the last round.
 
-    Centre the rows first. An `aggregator` needs single replies, and combines the sites' mean products.
+    Centre the rows first. An `aggregator` needs single replies, and combines the sites' mean products. Rows (m, d) of
+    `memory` count beside those of the sites; then all ``rank + oversampling`` axes are returned, the last ones roughly.
 
     Stops when the residual of the axes, ``||S V - V theta|| / theta_1``, is at most `tol`. The sine of the largest
     angle to the true axes is then at most `tol` times ``theta_1`` over the eigengap.
@@ -60,9 +62,11 @@ def subspace_iteration(
         W = total.sums["product"]
         if aggregator is None:
             refuse_absurd(W, total.sums["trace"])
+        W = W if memory is None else W + memory.T @ (memory @ V)
         inner = V.T @ W
         theta, Q = eigh((inner + inner.T) / 2)  # Rayleigh-Ritz: the best axes within the span of V
-        theta, Q = theta[::-1][:rank], Q[:, ::-1][:, :rank]
+        spectrum, ritz = theta[::-1], (V, Q[:, ::-1])
+        theta, Q = spectrum[:rank], ritz[1][:, :rank]
         axes = V @ Q
         # In units of a power of two near theta_1, which rounds nothing: squares of small numbers would be zero.
         unit = np.ldexp(1.0, int(np.frexp(max(theta[0], np.finfo(float).tiny))[1]))
@@ -72,4 +76,6 @@ def subspace_iteration(
             fed.stop(f"converged: residual {residual:.1e} is at most {tol:g}", converged=True)
         V = qr(W, mode="economic")[0]
     trace = float(total.sums["trace"])
+    if memory is not None:
+        axes, theta = ritz[0] @ ritz[1], spectrum
     return PrincipalAxes(with_fixed_signs(axes).T, np.maximum(theta, 0.0), trace, total.n), total.weights

@@ -1,22 +1,26 @@
 """Batches of a stream: how much the rows before a batch still count, and whose rows of it have been counted.
 
 A model that learns on keeps sums. Before those of a batch are added, the old ones are multiplied by a factor: `decay`,
-or the factor that halves what rows count after `half_life` further rows. With 1 nothing is forgotten.
+or the factor that halves what rows count after `half_life` further rows, or after that time. With 1 nothing is
+forgotten.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import real_number
+from fedspan.checks import duration, real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.moments import local_sums
-from fedspan.sums.row_moments import RowMoments
+from fedspan.sums.row_moments import RowMoments, packed
 
 Vector = NDArray[np.float64]
 
@@ -24,20 +28,53 @@ Vector = NDArray[np.float64]
 _REMEMBERED = 1000
 
 
-def check_decay(decay: Any, half_life: Any) -> None:
-    """Refuse a decay or half-life that is out of range, or both at once."""
-    real_number("decay", decay, above=0, most=1)
-    if half_life is not None:
-        real_number("half_life", half_life, above=0, why=", the number of rows after which old ones count half")
-        if decay != 1.0:
+@dataclass(frozen=True)
+class Fading:
+    """What rows before a batch count from now on: by a factor, by a number of rows, or by seconds.
+
+    `at` is the time of the batch in seconds since 1970; ``None`` where time does not matter.
+    """
+
+    decay: float = 1.0
+    rows: float | None = None
+    seconds: float | None = None
+    at: float | None = None
+
+    @classmethod
+    def of(cls, decay: Any = 1.0, half_life: Any = None, at: Any = None) -> Fading:
+        """Return it from the parameters of ``partial_fit``; refuse what is no factor, number of rows or time."""
+        real_number("decay", decay, above=0, most=1)
+        if half_life is not None and decay != 1.0:
             raise InputError(f"decay={decay!r} and half_life={half_life!r} exclude each other: leave one of them out")
+        when = None if at is None else _seconds(at)
+        if isinstance(half_life, str | timedelta):
+            return cls(seconds=duration("half_life", half_life), at=time.time() if when is None else when)
+        if half_life is not None:
+            why = ", the number of rows after which old ones count half, or a time such as '6h'"
+            return cls(rows=real_number("half_life", half_life, above=0, why=why), at=when)
+        return cls(float(decay), at=when)
+
+    def factor(self, fed: Federation, before: float | None) -> float:
+        """Return the factor for old sums, the newest of which are of the time `before`. A late batch fades nothing."""
+        if self.rows is not None:
+            return float(0.5 ** (fed.sum(local_sums)["n"] / self.rows))
+        if self.seconds is None or self.at is None or before is None:
+            return self.decay
+        return float(0.5 ** (max(0.0, self.at - before) / self.seconds))
+
+    def latest(self, before: float | None) -> float | None:
+        """Return the time of the newest batch, after this one."""
+        return before if self.at is None else self.at if before is None else max(before, self.at)
 
 
-def factor_of(decay: float, half_life: float | None, fed: Federation) -> float:
-    """Return the factor for old sums: `decay`, or that of `half_life` and the number of new rows."""
-    if half_life is None:
-        return float(decay)
-    return float(0.5 ** (fed.sum(local_sums)["n"] / half_life))
+def _seconds(at: Any) -> float:
+    """Return a time as seconds since 1970; a time without a zone is local."""
+    try:
+        if isinstance(at, str):
+            return datetime.fromisoformat(at).timestamp()
+        return float(at.timestamp()) if hasattr(at, "timestamp") else real_number("at", at)
+    except (ValueError, OverflowError):
+        raise InputError(f"at={at!r} must be a time, such as '2026-11-16T18:00', or seconds since 1970") from None
 
 
 def uncounted(batch: str | None, counted: Mapping[str, tuple[str, ...]], fed: Federation) -> Federation | None:
@@ -70,6 +107,14 @@ def kept_moments(rows: RowMoments) -> Vector:
 def known_moments(kept: Vector, d: int) -> RowMoments:
     """Undo `kept_moments`, of d columns."""
     return RowMoments(int(kept[0]), float(kept[1]), kept[2 : 2 + d], kept[2 + d : 2 + 2 * d], kept[2 + 2 * d :])
+
+
+def in_other_units(kept: Vector, d: int, factor: Vector, shift: Vector) -> Vector:
+    """Return kept moments of d columns as those of ``factor x + shift``."""
+    rows = known_moments(kept, d)
+    scatter = rows.scatter * (packed(np.outer(factor, factor)) if rows.has_products else factor**2)
+    moved = RowMoments(rows.n, rows.weight, factor * rows.centre + shift, factor * rows.shift, scatter)
+    return kept_moments(moved)
 
 
 def learned_on(kept: Vector, d: int, new: RowMoments, factor: float) -> RowMoments:

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,4 +144,12 @@ def _listed(names: list[str]) -> str:
 
 def _names(reply: Message) -> tuple[str, ...]:
     names = reply.get("names")
-    return tuple(map(str, names)) if isinstance(names, np.ndarray) and names.ndim == 1 else ()
+    if not isinstance(names, np.ndarray) or names.ndim != 1:
+        return ()
+    return _texts(names.tobytes(), names.dtype.str) if names.dtype.kind == "U" else tuple(map(str, names))
+
+
+@lru_cache(maxsize=64)
+def _texts(data: bytes, dtype: str) -> tuple[str, ...]:
+    """Return the names of an array's bytes: most sites send the same."""
+    return tuple(map(str, np.frombuffer(data, dtype=dtype)))

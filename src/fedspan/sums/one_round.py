@@ -8,6 +8,7 @@ Up per site: at most d (d + 1) / 2 + 3 d numbers and the names of the columns; d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -30,7 +31,7 @@ from fedspan.sums.columns import (
     other_columns,
     reordered,
 )
-from fedspan.sums.row_blocks import bad_values, n_columns, weighted_blocks
+from fedspan.sums.row_blocks import bad_values, n_columns, stored_blocks
 from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.sparse_rows import sparse_rows
 from fedspan.wire import Message
@@ -69,9 +70,9 @@ def local_moments(site: Site, widest: Widest) -> dict[str, Any]:
         if sparse is not None:
             found = sparse.moments()
         else:
-            found = RowMoments.of_blocks(weighted_blocks(site, d), d, products=products)
+            found = RowMoments.of_blocks(stored_blocks(site, d), d, products=products)
     bad = np.zeros(d, dtype=np.int64)
-    if not np.isfinite(found.scatter).all():
+    if not math.isfinite(np.vdot(found.scatter, found.scatter)):  # or it overflows: look at every value
         bad = bad_values(site)
         if bad.any():
             found = RowMoments.of_no_rows(d, products=products, n=len(site))

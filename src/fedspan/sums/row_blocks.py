@@ -20,13 +20,16 @@ def blocks(site: Site) -> Iterator[NDArray[np.float64]]:
         yield np.asarray(batch.X, dtype=np.float64)
 
 
-def weighted_blocks(
-    site: Site, columns: int | None = None
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
+def weighted_blocks(site: Site) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
     """Yield the site's rows as `blocks` does, each with the weights of its rows, if they have some."""
-    d = n_columns(site) if columns is None else columns
-    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, d)))):
-        yield np.asarray(batch.X, dtype=np.float64), batch.sample_weight
+    for X, weights in stored_blocks(site, n_columns(site)):
+        yield np.asarray(X, dtype=np.float64), weights
+
+
+def stored_blocks(site: Site, columns: int) -> Iterator[tuple[NDArray[Any], NDArray[np.float64] | None]]:
+    """Yield the site's rows in blocks of the numbers that it has, not copied, with the weights of the rows."""
+    for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, columns)))):
+        yield batch.X, batch.sample_weight
 
 
 def dense_parts(X: Any) -> Iterator[NDArray[Any]]:

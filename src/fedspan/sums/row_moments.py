@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dsyr, dsyrk
 
 from fedspan.federation.site.parameters import Vector
 
@@ -30,6 +30,7 @@ Block = tuple[NDArray[Any], Vector | None]
 #: Blocks of rows that have one centre, and the bytes of a block.
 _AT_ONCE = 16
 _CACHED_BYTES = 3 * 2**18
+_LARGEST_SINGLE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,15 @@ class RowMoments:
 
         Beside a block, memory is that of the products.
         """
-        found, group = cls.of_no_rows(d, products=products), _Group(d, products)
+        found, group = None, _Group(d, products)
         for X, weights in blocks:
             for start in range(0, len(X), group.rows):
                 part = slice(start, start + group.rows)
                 if group.parts == _AT_ONCE:
-                    found = cls.merged([found, group.moments()] if found.n else [group.moments()])
+                    found = group.moments() if found is None else cls.merged([found, group.moments()])
                     group = _Group(d, products)
                 group.add(X[part], None if weights is None else weights[part])
-        return cls.merged([found, group.moments()]) if found.n else group.moments()
+        return group.moments() if found is None else cls.merged([found, group.moments()])
 
     @classmethod
     def merged(cls, parts: Sequence[RowMoments]) -> RowMoments:
@@ -156,9 +157,11 @@ class _Group:
         self.rows = max(1, _CACHED_BYTES // (8 * max(1, d)))
         self.parts = self.n = 0
         self.weight = 0.0
+        self._columns = d
         self._products = products
-        self._centre = self._sum = np.zeros(d)
-        self._scatter = np.zeros((d, d) if products else d, order="F")
+        self._centre: Vector | None = None
+        self._sum: Vector | None = None
+        self._scatter: Matrix | None = None
         self._buffer: Matrix | None = None
 
     def add(self, X: NDArray[Any], weights: Vector | None) -> None:
@@ -168,38 +171,55 @@ class _Group:
         self.n += n
         if not weight > 0.0:
             return
-        times = np.ones(n) if weights is None else weights
-        if self._buffer is None:
+        times = _ones(n) if weights is None else weights
+        by_columns = X.strides[0] < X.strides[1]  # of frames and files: each column stays in one piece
+        if self._buffer is None or len(self._buffer) != n or self._buffer.flags.c_contiguous is by_columns:
+            self._buffer = np.empty((n, self._columns), order="F" if by_columns else "C")
+        D = self._buffer
+        if X.dtype != np.float64:  # read once
+            np.copyto(D, X)
+            X = D
+        if self._centre is None:
             self._centre = (times @ X) / weight
-            self._buffer = np.empty((n, X.shape[1]))
-        if len(self._buffer) < n:
-            self._buffer = np.empty((n, X.shape[1]))
-        D = np.subtract(X, self._centre, out=self._buffer[:n])
-        self._sum = self._sum + times @ D
+        np.subtract(X, self._centre, out=D)
+        total = times @ D
+        self._sum = total if self._sum is None else self._sum + total
         self.weight += weight
         self.parts += 1
         if weights is not None:
             D *= np.sqrt(weights)[:, None]
-        if self._products:  # the lower triangle alone, in Fortran's order: the upper one of its transpose
-            self._scatter = dsyrk(1.0, D.T, beta=1.0, c=self._scatter, overwrite_c=1, lower=1)
-        else:
-            self._scatter += np.einsum("ij,ij->j", D, D)
+        if not self._products:
+            squares = np.einsum("ij,ij->j", D, D)
+            self._scatter = squares if self._scatter is None else self._scatter + squares
+            return
+        # The lower triangle alone, in Fortran's order: the upper one of its transpose.
+        more = {} if self._scatter is None else {"beta": 1.0, "c": self._scatter, "overwrite_c": 1}
+        rows = {"a": D, "trans": 1} if D.flags.f_contiguous else {"a": D.T}
+        self._scatter = dsyrk(1.0, **rows, **more, lower=1)
 
     def moments(self) -> RowMoments:
         """Return the moments of the rows."""
-        if not self.weight > 0.0:
-            return RowMoments.of_no_rows(len(self._centre), products=self._products, n=self.n)
+        if self._centre is None or self._sum is None or self._scatter is None:
+            return RowMoments.of_no_rows(self._columns, products=self._products, n=self.n)
         shift = self._sum / self.weight
         if self._products:
-            scatter = packed(self._scatter.T - (self.weight * shift)[:, None] * shift)
+            scatter = packed(dsyr(-self.weight, shift, lower=1, a=self._scatter, overwrite_a=1).T)
         else:
             scatter = self._scatter - self.weight * shift**2
         return RowMoments(self.n, self.weight, *_split(self._centre, shift), scatter)
 
 
+@lru_cache(maxsize=8)
+def _ones(n: int) -> Vector:
+    """Return the weights of rows that count once each."""
+    ones = np.ones(n)
+    ones.flags.writeable = False
+    return ones
+
+
 def packed(S: Matrix) -> Vector:
     """Return the upper triangle of a symmetric matrix (d, d) as a vector: half the bytes."""
-    return S.ravel()[_triangle(len(S))]
+    return S.ravel().take(_triangle(len(S)))
 
 
 def unpacked(triangle: Vector) -> Matrix:
@@ -230,8 +250,6 @@ def _diagonal(d: int) -> NDArray[np.intp]:
 def _split(centre: Vector, shift: Vector) -> tuple[Vector, Vector]:
     """Return two vectors with the same sum, the first in single precision: the second has digits of its own."""
     total = centre + shift
-    with np.errstate(over="ignore"):
-        leading = total.astype(np.float32).astype(np.float64)
-    if not np.isfinite(leading).all():
-        leading = total
+    # What single precision can't hold keeps all digits.
+    leading = total.astype(np.float32).astype(np.float64) if np.vdot(total, total) < _LARGEST_SINGLE**2 else total
     return leading, (centre - leading) + shift

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +15,14 @@ from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator, FedTransformer, check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.federation.site.parameters import Flags
-from fedspan.sums.moments import deviations, moments
+from fedspan.federation.site.parameters import Flags, Vector
+from fedspan.sums.batches import Fading
+from fedspan.sums.moments import Moments, deviations, moments
 from fedspan.tables.parts import encoder_parameters as parameters
 from fedspan.tables.parts.category_union import Categories, category_union, most_frequent
 from fedspan.tables.parts.column_kinds import ColumnKinds, column_kinds, heavy_tails
 from fedspan.tables.parts.encoding import Encoding, encode, far_out
+from fedspan.tables.parts.kept_cells import KeptCells, cells_of, of_moments
 
 Columns = Sequence[str | int]
 
@@ -151,6 +155,51 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
             self.sites_ = trusted.sites
         return self
 
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | str | timedelta | None = None,
+        batch: str | None = None,
+        at: str | float | datetime | None = None,
+    ) -> Self:
+        """Learn means and deviations on from new rows alone; the first call is a fit.
+
+        Kinds, logarithms, names and marks of missing cells stay those of the first call, so that the encoded columns
+        stay the same: new names are "other". With ``decay=1`` means and deviations are those of all rows at once.
+        Parameters are those of `FedStandardScaler.partial_fit`.
+        """
+        fading = Fading.of(decay, half_life, at)
+        if self.aggregator is not None:
+            raise InputError("partial_fit adds exact sums up, and takes no aggregator=...")
+        first = not hasattr(self, "mean_")
+        known = first and self.missing == "indicator"  # a fit knows the gaps
+        learn = None if known else self._keep_cells if first else self._learn_on
+        return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
+
+    def _keep_cells(self, fed: Federation, factor: float = 1.0) -> None:
+        self.kept_cells_ = cells_of(self._encoding, fed, self._means_of_cells()).array()
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Learn from new rows; those before count by `factor`."""
+        if not hasattr(self, "kept_cells_"):
+            raise InputError("this encoder does not know which cells were missing: begin with partial_fit, not fit")
+        new = cells_of(self._encoding, fed, self._means_of_cells())
+        kept = KeptCells.of_array(self.kept_cells_).merged(new, factor)
+        self.kept_cells_ = kept.array()
+        found = kept.moments(self._encoding)
+        self.n_samples_seen_ = found.weight
+        self._set_units(found, self._encoding.stands_for("value")[: len(found.mean)])
+        if self.unexpected_:
+            self._add_unexpected()
+
+    def _means_of_cells(self) -> Vector:
+        encoding = replace(self._encoding, unexpected=0.0)
+        return self.mean_[: len(encoding.stands_for("value"))][~encoding.stands_for("missing")]
+
     def transform(self, X: Any) -> Any:
         """Encode a table; for a federation, return one whose sites do so locally."""
         check_is_fitted(self)
@@ -207,16 +256,27 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
         shares = [share if encoding.other else share[:-1] for share in kept.shares]
         fill[encoding.stands_for("name")] = np.concatenate([*shares, []])
         learned = moments(fed.apply(encode, **encoding.parameters(fill)), labels, self.aggregator)
-        self.n_samples_seen_, self.mean_ = learned.n, learned.mean
-        least = np.sqrt(self.rare * (1 - self.rare))
-        rarely = ~is_value & (learned.variance < least**2)
-        self.scale_ = np.where(rarely, least, deviations(learned)) if self.scale else None
+        self.n_samples_seen_ = learned.n
+        self._set_units(learned, is_value)
+        self.__dict__.pop("kept_cells_", None)
+        if self.aggregator is None and self.missing == "indicator":
+            self.kept_cells_ = of_moments(encoding, learned).array()
         shown = self.missing_.copy()
         shown[found.text] |= np.array(["" in names for names in kept.names], dtype=bool)
         if self.missing == "indicator" and not shown.all():
             self.unexpected_ = far_out(np.ones(len(labels)) if self.scale else learned.variance)
-            self.mean_ = np.append(self.mean_, 0.0)
-            self.scale_ = None if self.scale_ is None else np.append(self.scale_, 1.0)
+            self._add_unexpected()
+
+    def _set_units(self, found: Moments, is_value: Flags) -> None:
+        """Set means and scales of the encoded columns."""
+        least = np.sqrt(self.rare * (1 - self.rare))
+        rarely = ~is_value & (found.variance < least**2)
+        self.mean_, self.scale_ = found.mean, np.where(rarely, least, deviations(found)) if self.scale else None
+
+    def _add_unexpected(self) -> None:
+        """Add the last column, for unexpected gaps, whose mean and scale are known."""
+        self.mean_ = np.append(self.mean_, 0.0)
+        self.scale_ = None if self.scale_ is None else np.append(self.scale_, 1.0)
 
     @property
     def _encoding(self) -> Encoding:

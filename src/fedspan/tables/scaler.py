@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedspan.base import FedEstimator, WeightedTransformer, check_aggregator, se
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import check_decay, factor_of, with_batch
+from fedspan.sums.batches import Fading
 from fedspan.sums.moments import deviations, learned, moments, moments_of, row_moments
 from fedspan.sums.noisy_moments import noisy_moments
 from fedspan.sums.one_round import OneRound
@@ -107,41 +108,53 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         y: Any = None,
         *,
         sites: Any = None,
+        sample_weight: Any = None,
         decay: float = 1.0,
-        half_life: float | None = None,
+        half_life: float | str | timedelta | None = None,
         batch: str | None = None,
+        at: str | float | datetime | None = None,
     ) -> Self:
         """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         Parameters
         ----------
+        sample_weight : array (n,), optional
+            Weights of the rows of a table. A federation's sites have their own.
         decay : float, default=1.0
             What the rows before count from now on, above 0 and at most 1. With 1 the result is that of all rows at
             once.
-        half_life : float, optional
-            Instead of `decay`: the number of rows after which old ones count half.
+        half_life : float, str or timedelta, optional
+            Instead of `decay`: the number of rows after which old ones count half, or a time such as ``"6h"``.
         batch : str, optional
             A name of these rows. A site's rows of a batch are counted once, however often it is sent.
+        at : time, optional
+            Of the batch, for a `half_life` that is a time: ISO text, seconds since 1970, or a datetime. Default: now. A
+            batch that comes late, of an earlier time than the newest one, fades nothing.
         """
-        check_decay(decay, half_life)
+        fading = Fading.of(decay, half_life, at)
         if self.aggregator is not None or self.privacy is not None:
             raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
+        if sample_weight is not None:
+            fitted = hasattr(self, "n_samples_seen_")
+            X = self._as_federation(X, None, sites, sample_weight=sample_weight, reset=not fitted)
+            sites = None
         if not hasattr(self, "n_samples_seen_"):
-            self.fit(X, y, sites=sites)
-            self.counted_batches_ = with_batch(batch, {}, self.sites_)
-            return self
-        with self._updating(X, sites, batch) as fed:
-            if fed is None:
-                return self
-            factor = factor_of(decay, half_life, fed)
-            new, _ = row_moments(fed, self._names())
-            n, weight = round(self.n_samples_seen_), float(self.n_samples_seen_)
-            old = RowMoments(n, weight, self.mean_, np.zeros_like(self.mean_), weight * self.var_)
-            found = moments_of(RowMoments.merged([old.scaled(factor), new]))
+            return self._learn_batch(X, y, sites, batch, fading, first=True, learn=None)
+        return self._learn_batch(X, y, sites, batch, fading, first=False, learn=self._learn_on)
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        """Learn from new rows; those before count by `factor`."""
+        new, _ = row_moments(fed, self._names())
+        n, weight = round(self.n_samples_seen_), float(self.n_samples_seen_)
+        old = RowMoments(n, weight, self.mean_, np.zeros_like(self.mean_), weight * self.var_)
+        found = moments_of(RowMoments.merged([old.scaled(factor), new]))
         self.n_samples_seen_ = found.weight
         self.mean_, self.var_ = found.mean, found.variance
         self.scale_ = deviations(found)
-        return self
+
+    def _change_units(self, factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
+        super()._change_units(factor, shift)
+        self.var_ = factor**2 * self.var_
 
     def transform(self, X: Any) -> Any:
         """Standardise a table; for a federation, return one whose sites do so locally."""

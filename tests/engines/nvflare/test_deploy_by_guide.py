@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 pytest.importorskip("psycopg", reason='psycopg is not installed: pip install "fedspan[sql]"')
 
 import fedspan as fs
@@ -57,11 +57,14 @@ class Machines:
         assert done.returncode == 0, (machine, command, shown)
         return shown
 
-    def start(self, machine, command, until):
-        """Start a command that runs on, and wait until it prints a line."""
-        file = self.folder / machine / "screen"
-        with file.open("w") as screen:
+    def start(self, machine, command):
+        """Start a command that runs on."""
+        with (self.folder / machine / "screen").open("w") as screen:
             self.processes[machine] = self._start(machine, command, screen)
+
+    def wait_for(self, machine, until):
+        """Wait until a machine's process prints a line."""
+        file = self.folder / machine / "screen"
 
         def printed():
             assert self.processes[machine].poll() is None, file.read_text()
@@ -131,9 +134,11 @@ def test_three_hospitals_deploy_by_the_guide_and_run_a_study(tmp_path):
         for site, command in at_each(take("fedspan site check")):
             assert "no problems" in machines.run(site, command)
         try:
-            machines.start("coordinator", take("fedspan coordinator start"), "the coordinator is up")
+            machines.start("coordinator", take("fedspan coordinator start"))
             for site, command in at_each(take("fedspan site start")):
-                machines.start(site, command, f"{site} joined the federation")
+                machines.start(site, command)
+            for site in SITES:
+                machines.wait_for(site, f"{site} joined the federation")
             shown = machines.run("alice", take("fedspan federation status"))
             assert shown.count("online") == len(SITES), shown
             (tmp_path / "alice" / "study.toml").write_text(study)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from multiprocessing.connection import Listener
 
 import pytest
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 from fedspan.engines.nvflare.flare import LARGE, RefusedError
 from fedspan.engines.nvflare.site import site_link
 from fedspan.engines.nvflare.site.site_link import SiteLink
+from fedspan.engines.remote.messages.identity import Authority
+from tests.engines.remote.people import member_list, signed, write_kit
 
 from .conftest import wait_until
 
@@ -86,3 +89,45 @@ def test_the_worker_is_left_alone_when_no_user_is_connected(worker, tmp_path, mo
     link.release()
     wait_until(lambda: not worker, "the connection is still open")
     assert sent(link, b"b")[1] == b"bb"
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """What the site's process does: starts again, leaves, or reports."""
+    seen = []
+    for name in ("restart", "leave", "report"):
+        monkeypatch.setattr(site_link, name, lambda why, name=name: seen.append((name, why)))
+    return seen
+
+
+def test_a_site_follows_the_list_and_leaves_when_it_is_removed(tmp_path, events):
+    write_kit(tmp_path, "site", "a", members=member_list(3, ["a", "b"]))
+    link = SiteLink(tmp_path)
+    sent(link, signed(member_list(4, ["a", "b", "c"])), "members")
+    assert Authority.from_kit(tmp_path).sites == {"a", "b", "c"}
+    sent(link, signed(member_list(2, ["a"])), "members")
+    assert "a list of participants is refused: the list has the version 2" in events.pop()[1]
+    sent(link, signed(member_list(9, ["a"])).replace(b"clinics", b"klinics"), "members")
+    assert "is refused" in events.pop()[1]
+    sent(link, b"a copy, at 10.0.0.9, was refused", "notice")
+    assert events.pop() == ("report", "a copy, at 10.0.0.9, was refused")
+    sent(link, signed(member_list(5, ["b"])), "members")
+    wait_until(lambda: events, "the site does not leave")
+    assert events[0][0] == "leave"
+    assert "'a' is not on the list of participants of clinics (version 5)" in events[0][1]
+
+
+def test_a_site_starts_again_with_a_new_key_and_at_a_new_address(tmp_path, events):
+    write_kit(tmp_path, "site", "a", members=member_list(3, ["a"]))
+    link, began = SiteLink(tmp_path), site_link.kit_identity(tmp_path)
+    link.check_kit(began)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        sent(link, signed(member_list(4, ["a"], server=address)), "members")
+        link.check_kit(began)
+        assert events == [("restart", f"the coordinator is at {address} now")]
+    link.check_kit(began)  # it is not there: the site stays where it is
+    assert len(events) == 1
+    (tmp_path / "startup" / "client.key").write_bytes(b"another")
+    link.check_kit(began)
+    assert events[-1] == ("restart", "the site's key was replaced: connecting with the new one")

@@ -6,14 +6,19 @@ import copy
 import math
 import os
 from abc import abstractmethod
-from typing import Any, Self, cast
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.anomaly.detector import FedDetector
+from fedspan.aggregation import Aggregator, CoordinateMedian
+from fedspan.anomaly.detector import FedDetector, few_levels
+from fedspan.anomaly.parts.drift_counts import in_other_units, view_counts, view_of
 from fedspan.anomaly.parts.exported_detector import export
+from fedspan.anomaly.parts.gateway_sums import summed
 from fedspan.anomaly.parts.recalibration import (
     Followed,
     common_threshold,
@@ -22,14 +27,22 @@ from fedspan.anomaly.parts.recalibration import (
     thresholds_by_site,
     usual_counts,
 )
-from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, spread
+from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, shares_up_to, spread
 from fedspan.checks import real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.sums.batches import check_decay, factor_of
+from fedspan.sums.batches import Fading
 from fedspan.sums.quantiles import quantiles
+from fedspan.sums.row_moments import RowMoments
 
 Vector = NDArray[np.float64]
+
+
+class Watcher(Protocol):
+    """What watches the batches of a stream, such as a `DriftMonitor`."""
+
+    def watch(self, X: Any, *, sites: Any = None, window: str | None = None) -> Any:
+        """Look at the rows of a window, before a model learns from them."""
 
 
 class ExplainedDetector(FedDetector):
@@ -44,6 +57,9 @@ class ExplainedDetector(FedDetector):
     anchor_: float
     score_spread_: float
 
+    #: The training rows, counted by column and direction, and how these are seen: mean, scale and root. See `drift`.
+    baseline_: dict[str, Any]
+
     #: After `partial_fit`: edges (q,) around the first threshold, and scores counted between them (q + 1,).
     sketch_edges_: Vector
     sketch_counts_: Vector
@@ -55,38 +71,96 @@ class ExplainedDetector(FedDetector):
         *,
         sites: Any = None,
         decay: float = 1.0,
-        half_life: float | None = None,
+        half_life: float | str | timedelta | None = None,
         batch: str | None = None,
+        at: str | float | datetime | None = None,
+        monitor: Watcher | None = None,
     ) -> Self:
         """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.1 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out. Parameters are those of `FedStandardScaler.partial_fit`.
+        had been left out. Where sites may be malicious, the detector's aggregator or resilient solver combines the
+        moments, counts and shares of each batch.
+
+        Parameters are those of `FedStandardScaler.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
+        with its reference before the model learns from them.
         """
-        check_decay(decay, half_life)
+        if monitor is not None and hasattr(self, "offset_"):
+            monitor.watch(X, sites=sites, window=batch)
+        fading = Fading.of(decay, half_life, at)
         self._check_exact_sums()
         first = not hasattr(self, "offset_")
-        if first:
-            self.fit(X, y, sites=sites)
-        with self._updating(X, sites, batch) as fed:
-            if fed is None:
-                return self
-            if not first:
-                factor = factor_of(decay, half_life, fed)
-                self._start_sketch()
-                self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
-                self._learn_on(fed, factor)
-            else:
-                self._start_sketch(rows=0.0)
+
+        def learn(fed: Federation, factor: float) -> None:
+            self._start_sketch(rows=0.0 if first else None)
+            if first:
                 self._keep_sums(fed)
-            self.sketch_counts_ = (
-                self.sketch_counts_ + score_counts(self._training_scores(fed), self.sketch_edges_[None])[0]
-            )
-            threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
+            else:
+                self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
+                self._count_baseline(fed, factor)
+                self._learn_on(fed, factor)
+            new = score_counts(self._training_scores(fed), self.sketch_edges_[None], self._of_new_shares())[0]
+            self.sketch_counts_ = self.sketch_counts_ + new
             if not first:
+                threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
                 self.offset_ = -threshold * (1.0 + self._rounding)
-        return self
+                self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
+
+        return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
+
+    def learn_sums(
+        self,
+        fed: Federation,
+        *,
+        decay: float = 1.0,
+        half_life: float | str | timedelta | None = None,
+        batch: str | None = None,
+        at: str | float | datetime | None = None,
+    ) -> Self:
+        """Learn on from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
+
+        The sites are those that `fedspan.gateway_site` makes of ``fedspan gateway --periods``. Sums alone are needed.
+        """
+        check_is_fitted(self)
+        fading = Fading.of(decay, half_life, at)
+        self._check_exact_sums()
+
+        def learn(sums: Federation, factor: float) -> None:
+            self._start_sketch()
+            centre = self.baseline_["mean"] if hasattr(self, "baseline_") else np.zeros(self.n_features_in_)
+            rows, found = summed(centre, self.sketch_edges_, sums)
+            self._learn_kept(rows, found, factor, sums)
+            self.sketch_counts_ = factor * self.sketch_counts_ + found["counts"]
+            threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
+            self.offset_ = -threshold * (1.0 + self._rounding)
+            self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
+
+        return self._learn_batch(fed, None, None, batch, fading, first=False, learn=learn, rows=False)
+
+    @abstractmethod
+    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        """Learn from the moments of new rows and other sums of gateways; rows before count by `factor`."""
+
+    def _learn_threshold(
+        self, fed: Federation, aggregator: Aggregator | None = None, search: Callable[..., Vector] | None = None
+    ) -> None:
+        super()._learn_threshold(fed, aggregator, search)
+        self.__dict__.pop("baseline_", None)
+        if search is None:  # with noise, further counts would cost more of the budget
+            view = view_of(self)
+            self.baseline_ = {**view, "counts": view_counts(view, fed, None, aggregator)}
+
+    def _count_baseline(self, fed: Federation, factor: float) -> None:
+        """Count new rows by column and direction, to compare later ones with."""
+        if hasattr(self, "baseline_"):
+            new = view_counts(self.baseline_, fed, None, self._of_new_shares())
+            self.baseline_ = {**self.baseline_, "counts": np.float32(factor) * self.baseline_["counts"] + new}
+
+    def _change_units(self, factor: Vector, shift: Vector) -> None:
+        super()._change_units(factor, shift)
+        if hasattr(self, "baseline_"):
+            self.baseline_ = in_other_units(self.baseline_, factor, shift)
 
     def _start_sketch(self, rows: float | None = None) -> None:
         """Begin to count scores; of a model that `fit` has made, with the rows that it was fitted on."""
@@ -103,9 +177,12 @@ class ExplainedDetector(FedDetector):
     def _check_exact_sums(self) -> None:
         """Refuse parameters with which sums are not exact."""
         given = self.get_params(deep=False)
-        for name in ("aggregator", "privacy"):
-            if given.get(name) is not None:
-                raise InputError(f"partial_fit adds exact sums up, and takes no {name}=...")
+        if given.get("privacy") is not None:
+            raise InputError("partial_fit adds sums up, and takes no privacy=...")
+
+    def _of_new_shares(self) -> Aggregator | None:
+        """Return the rule for the shares of new rows between edges: their median, where sites may be malicious."""
+        return None if self.get_params(deep=False).get("aggregator") is None else CoordinateMedian()
 
     def _keep_sums(self, fed: Federation) -> None:
         """Learn the sums of the first rows that `partial_fit` adds to, where ``fit`` has not kept them."""

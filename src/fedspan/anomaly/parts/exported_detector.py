@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from fedspan.anomaly.parts.isolation_trees import isolation_gains
 from fedspan.anomaly.parts.recalibration import edges_around
 from fedspan.checks import one_of
 from fedspan.errors import InputError
+from fedspan.gateway.cell_encoder import PREFIX
 from fedspan.gateway.scorer import FORMAT
 
 if TYPE_CHECKING:
@@ -21,15 +23,17 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-def export(detector: ExplainedDetector, path: str | os.PathLike[str], precision: str = "double") -> None:
-    """Write a fitted detector to ``.npz`` (for ``fedspan gateway``) or ``.onnx``."""
+def export(
+    detector: ExplainedDetector, path: str | os.PathLike[str], precision: str = "double", before: Sequence[Any] = ()
+) -> None:
+    """Write a fitted detector to ``.npz`` (for ``fedspan gateway``) or ``.onnx``, with the steps `before` it."""
     one_of("precision", precision, ("double", "single"))
     target = Path(path)
     if target.suffix not in (".npz", ".onnx"):
         raise InputError(f"{target} must end in .npz, for 'fedspan gateway', or in .onnx")
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist: make it first")
-    arrays: dict[str, Any] = gateway_arrays(detector)
+    arrays: dict[str, Any] = {**gateway_arrays(detector), **_before(before, detector)}
     if target.suffix == ".npz":
         with target.open("wb") as file:
             np.savez_compressed(file, **arrays)
@@ -55,3 +59,24 @@ def gateway_arrays(detector: ExplainedDetector) -> dict[str, Array]:
     edges = getattr(detector, "sketch_edges_", edges_around(-detector.offset_)[0])
     about = {"format": FORMAT, "threshold": -detector.offset_, "columns": np.array(columns, dtype=str)}
     return {name: np.asarray(value) for name, value in {**about, "sketch_edges": edges, **parameters}.items()}
+
+
+def _before(steps: Sequence[Any], detector: ExplainedDetector) -> dict[str, Array]:
+    """Return the arrays of an encoder, and the shift and unit (d,) of all scalers together."""
+    if not steps:
+        return {}
+    encoder = steps[0] if hasattr(steps[0], "categories_") else None
+    d = detector.n_features_in_
+    shift, unit = np.zeros(d), np.ones(d)
+    for scaler in steps if encoder is None else steps[1:]:
+        shift = shift + unit * (scaler.mean_ if scaler.with_mean else 0.0)
+        unit = unit * (scaler.scale_ if scaler.with_std else 1.0)
+    found: dict[str, Any] = {"shift": shift, "unit": unit}
+    if encoder is None:
+        columns = steps[0]._names() or tuple(f"feature {j}" for j in range(d))
+        return {**found, "columns": np.array(columns, dtype=str)}
+    parameters = encoder._encoding.parameters(encoder.mean_, encoder.scale_)
+    names = [text for known in encoder.categories_.values() for text in known]
+    parameters |= {"names": np.array(names, dtype=str), "columns": np.array(encoder._columns(), dtype=str)}
+    own = {f"{PREFIX}{name}": np.asarray(value) for name, value in parameters.items() if value is not None}
+    return {**found, **own, "columns": np.array(encoder.get_feature_names_out().tolist(), dtype=str)}

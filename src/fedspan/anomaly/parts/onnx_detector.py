@@ -6,13 +6,16 @@ squares, keeps its digits.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.anomaly.parts.onnx_encoder import encoder_nodes
 from fedspan.errors import MissingPackageError
+from fedspan.gateway.cell_encoder import PREFIX
 
 Array = NDArray[Any]
 
@@ -29,17 +32,19 @@ def onnx_model(arrays: Mapping[str, Array], precision: str) -> bytes:
     try:
         import onnx
     except ImportError:
-        raise MissingPackageError("a detector is written as ONNX by onnx: pip install 'fedspan[onnx]'") from None
-    graph = _Graph(onnx, np.dtype(np.float64 if precision == "double" else np.float32))
+        raise MissingPackageError(
+            "a detector is written as ONNX by onnx: pip install '.[onnx]' in a checkout"
+        ) from None
+    graph = _Graph(onnx, np.dtype(np.float64 if precision == "double" else np.float32), f"{PREFIX}text" in arrays)
     graph.build(arrays)
-    return graph.model(len(arrays["columns"]))
+    return graph.model(arrays)
 
 
 class _Graph:
     """Nodes and constants of a graph; each method adds some, and returns the name of its result."""
 
-    def __init__(self, onnx: Any, dtype: np.dtype[Any]) -> None:
-        self.onnx, self.dtype = onnx, dtype
+    def __init__(self, onnx: Any, dtype: np.dtype[Any], encodes: bool) -> None:
+        self.onnx, self.dtype, self.encodes = onnx, dtype, encodes
         self.double = onnx.TensorProto.DOUBLE
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -47,7 +52,14 @@ class _Graph:
     def build(self, arrays: Mapping[str, Array]) -> None:
         """Add all nodes."""
         members, shares = [], []
-        self.add("Cast", "rows", to="X", to_type=self.double)
+        scaled = "shift" in arrays
+        if self.encodes:
+            rows = encoder_nodes(self, arrays)
+        else:
+            rows = self.add("Cast", "rows", to="rows_as_double" if scaled else "X", to_type=self.double)
+        if scaled:
+            rows = self.add("Sub", rows, self.const(arrays["shift"]))
+            self.add("Div", rows, self.const(arrays["unit"]), to="X")
         Z = None
         if "mean" in arrays:
             Z = self.add("Sub", "X", self.const(arrays["mean"]))
@@ -219,8 +231,24 @@ class _Graph:
         self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [name], **more))
         return name
 
-    def model(self, d: int) -> bytes:
-        """Return the serialized model."""
+    def label_encoder(self, cells: str, keys: list[str], values: list[int], default: int) -> str:
+        """Add the whole number that each text has, or `default`."""
+        more = {"keys_strings": keys, "values_int64s": values, "default_int64": default}
+        name = f"labels_{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node("LabelEncoder", [cells], [name], domain="ai.onnx.ml", **more))
+        return name
+
+    def inputs(self, arrays: Mapping[str, Array], kind: int) -> dict[str, tuple[Any, list[str]]]:
+        """Return the inputs of the graph by name, each with its type and the columns that it has."""
+        if not self.encodes:
+            return {"rows": (kind, [str(name) for name in arrays["columns"]])}
+        columns, text = arrays[f"{PREFIX}columns"], arrays[f"{PREFIX}text"].astype(bool)
+        both = {"numbers": (kind, columns[~text]), "texts": (self.onnx.TensorProto.STRING, columns[text])}
+        return {name: (of, [str(column) for column in own]) for name, (of, own) in both.items() if len(own)}
+
+    def model(self, arrays: Mapping[str, Array]) -> bytes:
+        """Return the serialized model; its properties have the names of the columns."""
+        d = len(arrays["columns"])
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
         kind = helper.np_dtype_to_tensor_dtype(self.dtype)
         outputs = [
@@ -229,10 +257,14 @@ class _Graph:
             helper.make_tensor_value_info("shares", kind, ["n", d]),
             helper.make_tensor_value_info("top_features", kinds.INT64, ["n", min(_TOP, d)]),
         ]
-        rows = helper.make_tensor_value_info("rows", kind, ["n", d])
-        graph = helper.make_graph(self.nodes, "detector", [rows], outputs, self.constants)
+        given = self.inputs(arrays, kind)
+        inputs = [helper.make_tensor_value_info(name, of, ["n", len(own)]) for name, (of, own) in given.items()]
+        graph = helper.make_graph(self.nodes, "detector", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _TREES)]
         made = helper.make_model(graph, opset_imports=opsets, producer_name="fedspan", ir_version=8)
+        named = {name: own for name, (_, own) in given.items()}
+        named["columns"] = [str(name) for name in arrays["columns"]]
+        helper.set_model_props(made, {name: json.dumps(own) for name, own in named.items()})
         self.onnx.checker.check_model(made)
         found: bytes = made.SerializeToString()
         return found

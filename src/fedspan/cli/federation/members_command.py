@@ -170,8 +170,7 @@ def _join(kind: str, kit: Path, file: Path, root: str) -> int:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}") from None
     first = not (kit / MEMBERS).exists()
-    joined = kits_of.join(kit, data, root)
-    listed = joined.members
+    listed = kits_of.join(kit, data, root)
     print_line(f"{kit} has the list of {listed.federation}, version {listed.version}; coordinator at {listed.server}")
     if first and not root:
         print_line(f"compare with the authority, as it reads it out: {kits_of.root_digest_of(root_of(data))}")

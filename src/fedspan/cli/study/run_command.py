@@ -11,6 +11,7 @@ from typing import Any
 from sklearn.base import clone
 
 from fedspan.base import FedEstimator
+from fedspan.checks import duration, whole_number
 from fedspan.cli.console import print_line, print_table
 from fedspan.cli.study.run_folder import check_image, judged_rows, make_folder, write_run_report
 from fedspan.cli.study.study_file import ReportPlan, Study, read_study
@@ -19,23 +20,40 @@ from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.errors import InputError
-from fedspan.federation import Federation, RunRecord
+from fedspan.federation import Federation, Observer, RunRecord
 from fedspan.federation.record import strict_json
 from fedspan.progress import ProgressBar
 from fedspan.report import LivePage
 from fedspan.report.models.picture import names_in, names_out
 
 
-def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: float, resume: bool, live: bool) -> int:
+def run(
+    study: Path,
+    out: Path | None,
+    kit: Path | None,
+    detach: bool,
+    hours: float,
+    resume: bool,
+    live: bool,
+    partial: bool = False,
+    every: str | None = None,
+    rounds: int | None = None,
+) -> int:
     """Run a study here, or at the sites of a kit's federation: from here, or detached at its coordinator."""
+    if (every is not None or rounds is not None) and not partial:
+        raise InputError("--every and --rounds go with --partial: a whole study runs once")
+    if partial and (detach or resume or live):
+        raise InputError("--partial goes without --detach, --resume and --live: it continues by itself")
     if detach and kit is None:
         raise InputError("--detach needs --kit: a detached study runs at a real federation's coordinator")
     if detach and (out is not None or resume):
         raise InputError("--detach goes without --out and --resume: 'fedspan fetch' brings the results")
     if detach and live:
         raise InputError("--live shows a run of this process: 'fedspan status' shows a detached one")
-    plan = read_study(study, out, at_sites=kit is not None, detached=detach)
-    if kit is None:
+    plan = read_study(study, out, at_sites=kit is not None, detached=detach, growing=partial)
+    if partial:
+        _run_partial(plan, kit, every, rounds)
+    elif kit is None:
         run_study(plan, resume=resume, live=live)
     elif detach:
         _submit(plan, kit, hours)
@@ -49,6 +67,21 @@ def run(study: Path, out: Path | None, kit: Path | None, detach: bool, hours: fl
     return 0
 
 
+def _run_partial(plan: Study, kit: Path | None, every: str | None, rounds: int | None) -> None:
+    """Run rounds of a study whose tables grow."""
+    from fedspan.cli.study.stream_command import run_stream
+
+    def opened() -> Federation:
+        from fedspan.engines.nvflare.client.connect import connect
+
+        assert kit is not None
+        return connect(kit, seed=plan.seed, policy=plan.policy)
+
+    seconds = None if every is None else duration("--every", every)
+    most = None if rounds is None else whole_number("--rounds", rounds, 1)
+    run_stream(plan, every=seconds, rounds=most, connect=None if kit is None else opened)
+
+
 def _submit(study: Study, kit: Path, hours: float) -> None:
     from fedspan.engines.nvflare.client.study_client import submit_study
 
@@ -58,7 +91,12 @@ def _submit(study: Study, kit: Path, hours: float) -> None:
 
 
 def run_study(
-    study: Study, *, resume: bool = False, connect: Callable[[], RemoteFederation] | None = None, live: bool = False
+    study: Study,
+    *,
+    resume: bool = False,
+    connect: Callable[[], RemoteFederation] | None = None,
+    live: bool = False,
+    observer: Observer | None = None,
 ) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked.
 
@@ -81,6 +119,8 @@ def run_study(
     if not used:
         _write(output / "study.toml", study.text)
     page = _live_page(fed, output, study.path.stem) if live else None
+    if observer is not None:
+        fed.observe(observer)
     try:
         with fed:
             if remote is not None:

@@ -20,9 +20,10 @@ from fedspan.datasets.toml_file import Section, parsed
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Policy
 from fedspan.statistics.survival.survival_model import FedSurvival
+from fedspan.sums.batches import Fading
 
 MECHANISMS = ("GaussianCenters", "GaussianData", "GaussianGradient", "GaussianMoments", "PaperNoise")
-STUDY_KEYS = ("seed", "output", "data", "preprocess", "model", "federation", "report", "describe")
+STUDY_KEYS = ("seed", "output", "data", "stream", "preprocess", "model", "federation", "report", "describe")
 _POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum", "groups")
 
 
@@ -30,7 +31,8 @@ _POLICY = ("deadline", "run_deadline", "quorum", "max_bytes", "secure_sum", "gro
 class DataPlan:
     """Where the rows are: `files` by site, or one `file` with a `site_column`.
 
-    `target` has the columns that a model learns to predict, `task` the task of each row; `label` is only shown.
+    `target` has the columns that a model learns to predict, `task` the task of each row; `label` is only shown. The
+    `watermark` rises from row to row of a stream, and is no feature.
     """
 
     files: dict[str, FileSource] = field(default_factory=dict)
@@ -41,12 +43,14 @@ class DataPlan:
     label: str | None = None
     target: tuple[str, ...] = ()
     task: str | None = None
+    watermark: str | None = None
 
     @property
     def apart(self) -> dict[str, str]:
         """The columns that are no features, and what each is."""
         named = {**({self.label: "label"} if self.label else {}), **dict.fromkeys(self.target, "target")}
-        return named | ({self.task: "task"} if self.task else {})
+        named |= {self.task: "task"} if self.task else {}
+        return named | ({self.watermark: "watermark"} if self.watermark else {})
 
     @property
     def dialects(self) -> set[Dialect]:
@@ -69,6 +73,15 @@ class ReportPlan:
 
 
 @dataclass(frozen=True)
+class StreamPlan:
+    """How rows that arrive over time are learned from: how fast old ones fade, and whether drift is watched."""
+
+    decay: float = 1.0
+    half_life: float | str | None = None
+    monitor: bool = True
+
+
+@dataclass(frozen=True)
 class Study:
     """A checked study file."""
 
@@ -83,10 +96,15 @@ class Study:
     wire: bool
     policy: Policy
     report: ReportPlan
+    stream: StreamPlan = StreamPlan()
 
 
-def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False, detached: bool = False) -> Study:
+def read_study(
+    path: Path, output: Path | None = None, *, at_sites: bool = False, detached: bool = False, growing: bool = False
+) -> Study:
     """Read and check a study file; `output` replaces the folder that it names.
+
+    Tables that are `growing` need not exist yet.
 
     A study `at_sites` of a real federation names no data: the sites' owners do. A `detached` one names no file at all:
     it runs at the coordinator, whose files are not its user's.
@@ -107,7 +125,7 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
             "--detach goes without [report] judge, whose rows are not at the coordinator: put it into the study.toml "
             "that 'fedspan fetch' brings, and write the report again with 'fedspan report'"
         )
-    data = DataPlan() if at_sites else data_plan(file)
+    data = DataPlan() if at_sites else data_plan(file, growing=growing)
     if not at_sites:
         _check_target(file, model, data.target)
     report = report_plan(file)
@@ -125,7 +143,19 @@ def read_study(path: Path, output: Path | None = None, *, at_sites: bool = False
         wire=federation.value("wire", bool, False),
         policy=_policy(federation),
         report=report,
+        stream=_stream_plan(file, at_sites=at_sites),
     )
+
+
+def _stream_plan(file: Section, *, at_sites: bool) -> StreamPlan:
+    """Read the ``[stream]`` table of a study."""
+    section = file.table("stream", ("watermark", "decay", "half_life", "monitor"))
+    if at_sites and "watermark" in section:
+        raise section.error("watermark is for tables of this study: the tables of a kit's sites grow at their ends")
+    half_life = section.raw.get("half_life")
+    with section.naming():
+        Fading.of(section.raw.get("decay", 1.0), half_life)
+    return StreamPlan(section.value("decay", float, 1.0), half_life, section.value("monitor", bool, True))
 
 
 def _check_target(file: Section, model: FedEstimator, target: tuple[str, ...]) -> None:
@@ -200,7 +230,7 @@ def report_plan(file: Section) -> ReportPlan:
     return ReportPlan(judge, label, str(section.raw["normal"]), pixels)
 
 
-def data_plan(file: Section) -> DataPlan:
+def data_plan(file: Section, *, growing: bool = False) -> DataPlan:
     """Read the ``[data]`` table of a study."""
     columns = ("features", "drop", "label", "target", "task")
     section = file.table("data", ("file", "site_column", "sites", *columns, *DIALECT_KEYS))
@@ -212,7 +242,7 @@ def data_plan(file: Section) -> DataPlan:
         raise section.error("'site_column' names the sites of the rows of 'file', and goes with it")
     dialect = stated(section)
     plan = DataPlan(
-        files=_site_files(section, dialect),
+        files=_site_files(section, dialect, growing),
         file=_source(section, section.value("file", str), dialect) if "file" in section else None,
         site_column=section.value("site_column", str),
         features=section.names("features", "column names", None),
@@ -220,9 +250,10 @@ def data_plan(file: Section) -> DataPlan:
         label=section.value("label", str),
         target=_target(section),
         task=section.value("task", str),
+        watermark=file.table("stream", None).value("watermark", str),
     )
     named = [*(plan.features or ()), *plan.drop, *plan.target]
-    named += [name for name in (plan.label, plan.task, plan.site_column) if name is not None]
+    named += [name for name in (plan.label, plan.task, plan.site_column, plan.watermark) if name is not None]
     twice = [name for name in named if named.count(name) > 1]
     if twice:
         raise section.error(
@@ -235,7 +266,7 @@ def data_plan(file: Section) -> DataPlan:
     return plan
 
 
-def _site_files(section: Section, dialect: Dialect) -> dict[str, FileSource]:
+def _site_files(section: Section, dialect: Dialect, growing: bool) -> dict[str, FileSource]:
     """Return the file of each site: ``"north.csv"``, or ``{ file = "north.csv", separator = ";" }``."""
     sites, found = section.raw.get("sites", {}), {}
     wrong = section.error('sites must be a table of files, such as { north = "north.csv", south = "south.csv" }')
@@ -243,20 +274,20 @@ def _site_files(section: Section, dialect: Dialect) -> dict[str, FileSource]:
         raise wrong
     for name, entry in sites.items():
         if isinstance(entry, str):
-            found[name] = _source(section, entry, dialect)
+            found[name] = _source(section, entry, dialect, growing)
         elif isinstance(entry, dict):
             inner = Section(entry, section.path, f"{section.where}sites.{name}: ", ("file", *DIALECT_KEYS))
             if not isinstance(entry.get("file"), str):
                 raise inner.error('a file is missing, such as { file = "north.csv" }')
-            found[name] = _source(inner, entry["file"], stated(inner, dialect))
+            found[name] = _source(inner, entry["file"], stated(inner, dialect), growing)
         else:
             raise wrong
     return found
 
 
-def _source(section: Section, name: str, dialect: Dialect) -> FileSource:
+def _source(section: Section, name: str, dialect: Dialect, growing: bool = False) -> FileSource:
     """Return a table's file; a dialect is for CSV files only."""
-    source = FileSource(section.file(name))
+    source = FileSource(section.path.parent / name if growing else section.file(name))
     with section.naming():
         return replace(source, dialect=dialect) if source.ending in CSV_ENDINGS else source
 

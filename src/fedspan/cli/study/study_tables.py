@@ -16,9 +16,9 @@ from fedspan.datasets.sources import Words, missing_words
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site_labels import site_rows
+from fedspan.gateway.cell_text import MISSING
 from fedspan.progress import WorkProgress
 from fedspan.statistics.survival.survival_model import FedSurvival
-from fedspan.tables.parts.cells import MISSING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +41,7 @@ class SiteTable:
     target: NDArray[Any] | None = None
     task: NDArray[Any] | None = None
     words: Words = field(default_factory=dict)
+    watermark: pd.Series[Any] | None = None
 
     def site(self) -> Site:
         """Return the site."""
@@ -227,6 +228,7 @@ def _site_table(
         _values(name, frame, plan.target, "target"),
         _values(name, frame, () if plan.task is None else (plan.task,), "task"),
         found,
+        None if plan.watermark is None else frame[plan.watermark],
     )
 
 

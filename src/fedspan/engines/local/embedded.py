@@ -17,7 +17,7 @@ from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.local.site_threads import Batch
 from fedspan.errors import BudgetError, InputError, MessageError, PolicyError
 from fedspan.federation import Federation, Policy, SecureSum, Site
-from fedspan.federation.calls.call import Call, Outcome
+from fedspan.federation.calls.call import Call, Delivery, Outcome
 from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.call_context import OversizeError
@@ -35,6 +35,8 @@ from fedspan.wire import decode, encode, encoded
 #: Of one job at a time, deadlines of at least this number of seconds are checked after each step, in the caller's
 #: thread. A shorter one may be meant for steps that hang: they run in a thread that can be given up.
 _CHECKED_AFTERWARDS = 60.0
+#: Seconds that a call has by default where rows are streamed: a pass over a table of any size.
+_STREAM_DEADLINE = 86_400.0
 
 
 class LocalEngine:
@@ -85,26 +87,29 @@ class LocalEngine:
             ]
             call = replace(call, transforms=tuple(transforms))
 
-        def perform(name: str) -> Outcome:
+        def perform(name: str) -> Delivery:
+            message = sent_to_all
+            if call.apart:
+                message = call.payload_of(name)
+                message = decode(encoded(message), policy.max_bytes) if self.wire else message
+            host = self._hosts[name]
+            host.largest = policy.max_bytes
+            delivery = host.perform(call, message, accepted.get(name, -1))
+            if self.wire:
+                sent = encoded(delivery.reply)
+                delivery.reply = decode(sent, len(sent))
+            return delivery
+
+        def perform_or_fail(name: str) -> Outcome:
             try:
-                message = sent_to_all
-                if call.apart:
-                    message = call.payload_of(name)
-                    message = decode(encoded(message), policy.max_bytes) if self.wire else message
-                host = self._hosts[name]
-                host.largest = policy.max_bytes
-                delivery = host.perform(call, message, accepted.get(name, -1))
-                if self.wire:
-                    sent = encoded(delivery.reply)
-                    delivery = delivery.received(decode(sent, max_bytes=len(sent)))
+                return perform(name)
             except BaseException as error:
                 return step_failure(call.step.id, error)
-            return delivery
 
         ready = [name for name in to if name not in outcomes]
         if self.n_jobs == 1 and policy.deadline >= _CHECKED_AFTERWARDS:
-            return outcomes | _in_turn(ready, perform, policy.deadline)
-        batch = Batch(ready, perform, policy.deadline)
+            return outcomes | _in_turn(ready, perform, call.step.id, policy.deadline)
+        batch = Batch(ready, perform_or_fail, policy.deadline)
         batch.run(self.n_jobs)
         for name in ready:
             outcomes[name] = batch.results.get(name) or _late(policy.deadline)
@@ -141,16 +146,25 @@ class LocalEngine:
             self._pinned.pop(run).release()
 
 
-def _in_turn(names: Sequence[str], perform: Callable[[str], Outcome], deadline: float) -> dict[str, Outcome]:
-    """Run a call at one site after the other, in this thread; a reply that took longer than the deadline is late."""
+def _in_turn(
+    names: Sequence[str], perform: Callable[[str], Delivery], step: str, deadline: float
+) -> dict[str, Outcome]:
+    """Run a call at one site after the other, in this thread; a reply that took longer than the deadline is late.
+
+    An interrupt or an exit is meant for the whole process, not for one site.
+    """
     outcomes: dict[str, Outcome] = {}
-    now = time.perf_counter()
+    clock = time.perf_counter
+    now = clock()
     for name in names:
-        outcome, began = perform(name), now
-        now = time.perf_counter()
-        if isinstance(outcome, Failure) and not isinstance(outcome.error, Exception | None):
-            raise outcome.error  # an interrupt or an exit is meant for the whole process, not for one site
-        outcomes[name] = outcome if now - began <= deadline else _late(deadline)
+        began = now
+        try:
+            outcomes[name] = perform(name)
+        except Exception as error:
+            outcomes[name] = step_failure(step, error)
+        now = clock()
+        if now - began > deadline:
+            outcomes[name] = _late(deadline)
     return outcomes
 
 
@@ -184,6 +198,7 @@ class LocalFederation(Federation):
     wire : bool, default=False
         Send every message through the wire format, as a real federation does. Results do not depend on it.
     policy : Policy, optional
+        Default: ``Policy()``; where rows are streamed (`fedspan.stream`) a call may take a day: it may read them all.
     run_dir : path, optional
         Keep each run's journal and record here: the same run begun again continues where it stopped.
 
@@ -221,7 +236,8 @@ class LocalFederation(Federation):
             summation.check_possible(*policy.smallest_sum(len(engine.sites)))
             engine.introduce(policy.secure_sum)
         folder = None if run_dir is None else Path(run_dir)
-        root = Root(engine, seed, policy or Policy(), folder, summation, simulated=True)
+        usual = Policy(deadline=_STREAM_DEADLINE) if any(site.streamed for site in sites) else Policy()
+        root = Root(engine, seed, policy or usual, folder, summation, simulated=True)
         super().__init__(root, View(engine.sites))
 
 

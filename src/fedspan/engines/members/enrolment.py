@@ -9,7 +9,14 @@ from typing import Any
 
 from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
-from fedspan.engines.members.certificates import key_digest, make_request, new_key, read_key, read_request
+from fedspan.engines.members.certificates import (
+    key_digest,
+    make_request,
+    new_key,
+    read_certificate,
+    read_key,
+    read_request,
+)
 from fedspan.engines.members.member_list import KINDS
 from fedspan.errors import InputError
 from fedspan.owner.site_file import NAME_RULE, is_name
@@ -105,13 +112,11 @@ def key_files(folder: Path, kind: str, name: str) -> dict[str, Path]:
     return {name: folder / "startup" / "client.key"}
 
 
-def install_certificate(key: Path, certificates: tuple[str, ...]) -> bool:
-    """Write the newest certificate beside the key that it is for; return whether the key itself is a new one.
+def install_certificate(key: Path, certificates: tuple[str, ...]) -> None:
+    """Write the newest certificate beside the key that it is for.
 
     A key that waited for its certificate takes the place of the one before it.
     """
-    from fedspan.engines.members.certificates import read_certificate
-
     waiting, file = key.with_suffix(".next.key"), key.with_suffix(".crt")
     for one in certificates:
         public = read_certificate(one.encode()).public_key()
@@ -119,7 +124,6 @@ def install_certificate(key: Path, certificates: tuple[str, ...]) -> bool:
             if path.exists() and read_key(path.read_bytes()).public_key() == public:
                 if not file.exists() or file.read_bytes() != one.encode():
                     write_whole(file, one.encode())
-                if path == waiting:
-                    waiting.replace(key)
-                return path == waiting
+                path.replace(key)
+                return
     raise InputError("the list of participants has no certificate for this kit's key: has the request been approved?")

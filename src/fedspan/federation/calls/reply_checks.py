@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +21,8 @@ from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 #: Key, kind and shape of each value of a reply (shape ``None``: any; first extent -1: one entry per row).
 Layout = tuple[tuple[str, str, tuple[int, ...] | None], ...]
 
+_NUMBER, _REPLY, _CANONICAL, _CHANGES = map(attrgetter, ("number", "reply", "canonical", "changes"))
+_SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
 _NO_KEYS: frozenset[str] = frozenset()
 #: Arrays of this size in all are checked at once.
 _STACKED_BYTES = 2**22
@@ -36,35 +39,31 @@ def _all_alike(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> C
 
     ``None``: something is unusual, and each reply must be checked by itself.
     """
-    deliveries = [outcomes.get(name) for name in call.to]
-    replies = []
-    for delivery in deliveries:
-        if not isinstance(delivery, Delivery) or delivery.number != call.number:
-            return None
-        if not delivery.canonical or delivery.sent is not None or delivery.reply is None:
-            return None
-        replies.append(delivery.reply)
-    first: Message = replies[0]
-    keys = first.keys()
-    if any(reply.keys() != keys for reply in replies):
+    deliveries: list[Any] = list(map(outcomes.get, call.to))
+    if set(map(type, deliveries)) != {Delivery} or set(map(_NUMBER, deliveries)) != {call.number}:
         return None
+    if not all(map(_CANONICAL, deliveries)):  # an attack or a fault has touched it
+        return None
+    replies: list[Message] = list(map(_REPLY, deliveries))
+    if set(map(type, replies)) != {dict} or len(set(map(tuple, replies))) != 1:
+        return None
+    first, keys = replies[0], tuple(replies[0])
     if not all(_usual([reply[key] for reply in replies], policy.finite, key in call.step.counts) for key in keys):
         return None
     size = encoded_size(first)
     if size > policy.max_bytes:
         return None
     found = Collected(dict(zip(call.to, replies, strict=True)), answered=call.to, bytes_up=SameSize(call.to, size))
-    for name, delivery in zip(call.to, deliveries, strict=True):
-        changes = delivery.changes  # type: ignore[union-attr]
-        if changes is not NO_CHANGES:
-            found.changes[name] = changes
+    changes = list(map(_CHANGES, deliveries))
+    if set(map(id, changes)) != {id(NO_CHANGES)}:
+        found.changes = {name: one for name, one in zip(call.to, changes, strict=True) if one is not NO_CHANGES}
     return found
 
 
 def _usual(values: list[Any], finite: bool, counts: bool) -> bool:
     """Return whether the values of one key are all of one type and shape, and finite, or counts, where they must be."""
     kind = type(values[0])
-    if any(type(value) is not kind for value in values):
+    if set(map(type, values)) != {kind}:
         return False
     if kind is int:
         return not counts or min(values) >= 0
@@ -73,11 +72,11 @@ def _usual(values: list[Any], finite: bool, counts: bool) -> bool:
     if kind is float:
         return not finite or math.isfinite(sum(values))
     if kind is str:
-        return all(value == values[0] for value in values)
+        return values.count(values[0]) == len(values)
     if kind is not np.ndarray:
         return kind is bool or kind is type(None)
     shape, dtype = values[0].shape, values[0].dtype
-    if any(value.shape != shape or (value.dtype is not dtype and value.dtype != dtype) for value in values):
+    if set(map(_SHAPE, values)) != {shape} or set(map(_DTYPE, values)) != {dtype}:
         return False
     if not finite or dtype.kind not in "fc":
         return True

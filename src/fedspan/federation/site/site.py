@@ -85,7 +85,7 @@ class Site:
     (3, [(2, 2), (1, 2)])
     """
 
-    __slots__ = ("_context", "_data")
+    __slots__ = ("_context", "_data", "_make_context")
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class Site:
                 X, sample_weight = X.column(sample_weight)
         self._data = SiteData(name, X, y, task, ledger, sample_weight)
         self._context: CallContext | None = None
+        self._make_context: tuple[Any, ...] | None = None
 
     def __len__(self) -> int:
         return self._data.shape[0]
@@ -187,12 +188,6 @@ class Site:
         return self._shown("sample_weight", self._open.sample_weight)
 
     @property
-    def is_array(self) -> bool:
-        """Whether ``X`` is the array that the site was made of, so that reading it costs nothing."""
-        data = self._data
-        return all(one is None for one in (data.frame, data.transform, data.stream, data.sparse))
-
-    @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return self._data.sample_weight is not None
@@ -240,9 +235,11 @@ class Site:
             return
         columns = (data.y, data.task, data.sample_weight)
         raw = (data.rows(slice(at, at + rows)) for at in range(0, len(self), rows))
-        for number, block in enumerate(raw if data.stream is None else data.stream.batches(rows)):
+        at = 0
+        for block in raw if data.stream is None else data.stream.batches(rows):
             X = block if first is None else first(block)
-            part = slice(number * rows, (number + 1) * rows)
+            part = slice(at, at + len(block))
+            at += len(block)
             alone = [rest(X.iloc[i : i + 1] if hasattr(X, "iloc") else X[i : i + 1]) for i in range(len(X))]
             yield RowBatch(np.concatenate(alone), *(None if column is None else column[part] for column in columns))
 
@@ -326,7 +323,7 @@ class Site:
     @property
     def ledger(self) -> SiteLedger | None:
         """The account that this site charges: its own, or in an embedded run without one a simulated one."""
-        context = self._context
+        context = self.begun
         if context is None:
             return self._data.ledger
         if context.ledger is None and context.simulated is not None:
@@ -441,11 +438,11 @@ class Site:
         own = self.feature_names
         if own is None or own == names or len(set(own)) < len(own) or set(own) != set(names):
             return self
-        return _site(self._data.in_order(names), self._context)
+        return _site(self._data.in_order(names), self.begun)
 
     def only(self, rows: Array) -> Site:
         """Return this site with some of its rows alone, by number: for folds. Such a site charges for no noise."""
-        return _site(self._open.only(rows), self._context)
+        return _site(self._open.only(rows), self.begun)
 
     def refuse_chosen_rows(self) -> None:
         """Refuse noise for some of the rows: a ledger's guarantee is about all rows of a site."""
@@ -462,10 +459,13 @@ class Site:
         """
         return _site(self._open.replaced(X), None)
 
-    def in_call(self, context: CallContext) -> Site:
-        """Return this site as one call sees it."""
+    def in_call(self, context: CallContext | None, make: tuple[Any, ...] | None = None) -> Site:
+        """Return this site as one call sees it.
+
+        `make`, a function and its arguments, makes the context when a step first needs one: most need none.
+        """
         site = _new(Site)
-        site._data, site._context = self._data, context
+        site._data, site._context, site._make_context = self._data, context, make
         return site
 
     def invented(self, ledger: SiteLedger, scale: float) -> Site:
@@ -480,8 +480,22 @@ class Site:
     @property
     def context(self) -> CallContext:
         """The call that this site serves."""
-        if self._context is None:
+        found = self.begun
+        if found is None:
             raise InputError(f"site {self.name!r} has state and rng only inside a step")
+        return found
+
+    @property
+    def begun(self) -> CallContext | None:
+        """The call that this site serves, if it serves one."""
+        if self._context is None and self._make_context is not None:
+            make, *arguments = self._make_context
+            self._context = make(*arguments)
+        return self._context
+
+    @property
+    def used(self) -> CallContext | None:
+        """The call, if its step needed more than the data: a generator, a state, a ledger."""
         return self._context
 
     def changes(self) -> Changes:
@@ -524,7 +538,7 @@ def _composed(first: Diagonal | None, second: Diagonal | None) -> Diagonal | Non
 
 def _site(data: SiteData, context: CallContext | None) -> Site:
     site = _new(Site)
-    site._data, site._context = data, context
+    site._data, site._context, site._make_context = data, context, None
     return site
 
 

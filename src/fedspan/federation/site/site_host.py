@@ -18,7 +18,7 @@ from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.step_runner import Runner, StepRunner, refuse_without_noise
-from fedspan.wire import Message
+from fedspan.wire import Message, canonical
 
 #: Errors whose sentences are about calls and accounts, never about rows: a strict ledger lets them leave.
 WITHOUT_ROWS = (BudgetError, LedgerError, LostSumError, PolicyError, UnknownStepError)
@@ -35,7 +35,7 @@ class Identified(Protocol):
         """The secure sum that it is a part of."""
 
 
-@dataclass
+@dataclass(slots=True)
 class RunState:
     """A site's state in one run: as of the last accepted call, and the later call that may yet be accepted."""
 
@@ -52,14 +52,12 @@ class RunState:
 
     def settle(self, after: int) -> None:
         """Bring the state to the one after call `after`: keep the pending call's changes, or take them back."""
-        if after not in (self.number, self.pending_number):
-            raise FedspanError(f"this site has its state as of call {self.number}, not of call {after}")
-        pending = self.pending
-        if pending:
-            self.pending = []
         if after == self.number:
+            self.pending = []
             return
-        self.number = after
+        if after != self.pending_number:
+            raise FedspanError(f"this site has its state as of call {self.number}, not of call {after}")
+        pending, self.pending, self.number = self.pending, [], after
         for _, delivery in pending:
             if delivery.changes is not NO_CHANGES:
                 self.state = delivery.changes.applied_to(self.state)
@@ -115,27 +113,50 @@ class SiteHost:
         self._ledger = site.ledger
         self._runs: dict[str, RunState] = {}
         self._runner = runner or StepRunner(site)
+        #: Nothing is written, charged or refused here: a call is its step alone.
+        self._plain = records is None and runner is None and site.ledger is None and not site.weighted
+        self._rows = len(site)
+        self._make_context = self._context_of
 
     def perform(self, call: Call, payload: Message, after: int, silent: bool = False) -> Delivery:
         """Run one call and return its reply. What a step raises is raised here.
 
         A `silent` call is run for what it does to the state: its reply is empty, so that it may be one of secure sums.
         """
-        run = self._run(call.run)
-        given = self.given_before(call, run) if call.number == run.pending_number else None
-        if given is not None:
-            return given
+        run = self._runs.get(call.run) or self._run(call.run)
+        number = call.number
+        if number == run.pending_number:
+            given = self.given_before(call, run)
+            if given is not None:
+                return given
+        step = call.step
+        if not self._plain or call.transforms or silent or self.vault is not None or step.reveals == "nothing":
+            return self._perform_in_full(call, payload, after, silent, run)
+        run.settle(after)
+        run.pending_number = number
+        site, changes = self.site.in_call(None, (self._make_context, run, call, payload)), NO_CHANGES
+        try:
+            reply = canonical(step.function(site, **payload), "reply")
+        except BaseException:
+            if site.used is not None:
+                site.used.commit_charges()
+            raise
+        context = site.used
+        if context is not None:
+            changes = _charged_changes(context, reply)
+        delivery = Delivery(number, reply, self._rows if step.reveals == "rows" else -1, changes)
+        run.pending.append((call, delivery))
+        return delivery
+
+    def _perform_in_full(self, call: Call, payload: Message, after: int, silent: bool, run: RunState) -> Delivery:
+        """Run a call that ledger, vault, record, weights or transforms have a part in, or one that may read no row."""
         if self.vault is not None and self.vault.sums_only and not (call.step.public or silent):
             raise PolicyError("this site takes part in secure sums only, and gives no reply of its own to this step")
         if call.part == 0 or not run.continues(call):
             run.settle(after)
             run.pending_number = call.number
         ledger = self._ledger
-        digests = call.transform_digests if call.transforms else ()
-        context = CallContext(
-            run.state, call.run, call.number, call.seed, call.step.id, payload, digests, self.vault, ledger,
-            self._simulated, largest=self.largest,
-        )  # fmt: skip
+        context = self._make_context(run, call, payload)
         try:
             try:
                 reply = self._runner.run(call, payload, context)
@@ -160,6 +181,13 @@ class SiteHost:
         if self._records is not None:
             self._records.answered(call, after, delivery)
         return delivery
+
+    def _context_of(self, run: RunState, call: Call, payload: Message) -> CallContext:
+        digests = call.transform_digests if call.transforms else ()
+        return CallContext(
+            run.state, call.run, call.number, call.seed, call.step.id, payload, digests, self.vault, self._ledger,
+            self._simulated, largest=self.largest,
+        )  # fmt: skip
 
     def _rows_seen(self, call: Call) -> int:
         """Return the number of rows that the call sees."""
@@ -196,3 +224,13 @@ class SiteHost:
         if state is None:
             state = self._runs[run] = RunState()
         return state
+
+
+def _charged_changes(context: CallContext, reply: Message) -> Changes:
+    """Return what a call did to the site's state, after its noise is charged, before its reply leaves."""
+    try:
+        if context.charged:
+            context.check_size(reply)
+    finally:
+        context.commit_charges()
+    return context.state_changes()

@@ -40,6 +40,7 @@ class InstalledTransform(Installed):
     diagonal: Callable[..., Any] | None = None
     elementwise: bool = False
     by_site: bool = False
+    least: int = 0
 
     @property
     def reorders(self) -> bool:
@@ -70,6 +71,7 @@ def transform(
     diagonal: Callable[..., Any] | None = None,
     elementwise: bool = False,
     by_site: bool = False,
+    least: int = 0,
 ) -> Callable[[F], F]: ...
 
 
@@ -85,6 +87,7 @@ def transform(
     diagonal: Callable[..., Any] | None = None,
     elementwise: bool = False,
     by_site: bool = False,
+    least: int = 0,
 ) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
@@ -114,6 +117,8 @@ def transform(
         block. Sums with noise send rows through all other transforms one by one.
     by_site : bool, default=False
         Whether the parameters may treat each site in another way. They can leave one site in a sum, and all others out.
+    least : int, default=0
+        Of a view that selects: the number of rows by which two selections differ at least; 0: a share of all rows.
 
     Examples
     --------
@@ -125,7 +130,7 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        made = (frames, mu2, affine, view, selects, diagonal, elementwise, by_site)
+        made = (frames, mu2, affine, view, selects, diagonal, elementwise, by_site, least)
         _transforms.add(InstalledTransform(id or dotted_name(function), function, *made))
         return function
 

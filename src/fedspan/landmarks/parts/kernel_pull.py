@@ -98,16 +98,17 @@ def rows_pull(
     """
     here = device_here(device or None)
     landmarks = to_device(Y, here)
-    pull, total = np.zeros(Y.shape), 0.0
+    pull: Matrix | None = None
+    total = 0.0
     for X, norms in rows_and_norms(site, here, None if within == np.inf else Y.dtype, viewed=viewed):
         near = None if within == np.inf else norms <= within**2
         if near is None or near.all():
             more, kernel = kernel_pull(X, landmarks, gamma, norms)
         else:
             more, kernel = kernel_pull(X[near], landmarks, gamma)
-        pull += more
+        pull = more if pull is None else pull + more
         total += kernel
-    return pull, total
+    return np.zeros(Y.shape) if pull is None else pull, total
 
 
 def rows_and_norms(

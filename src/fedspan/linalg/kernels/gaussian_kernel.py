@@ -24,7 +24,7 @@ Matrix = NDArray[np.float64]
 BLOCK_ROWS = 1024
 #: The same on a GPU: large enough to keep it busy.
 CARD_BLOCK_ROWS = 65536
-_CARD_PART = 4096
+_CARD_PART = 1024
 #: Eigenvalues of W below this share of the largest one are rounding.
 THINNEST = 1e-8
 
@@ -59,22 +59,20 @@ def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) ->
     for start in range(0, len(X), size):
         part = slice(start, start + size)
         K = kernel_matrix(X[part], Y, gamma, norms[part])
-        pull += K.T @ X[part] if on_processor(X) else _card_product(K, X[part])
-        mass += xp.sum(K, axis=0, dtype=xp.float64)
+        pull += K.T @ X[part]
+        mass += _column_sums(K)
     pull -= mass[:, None] * Y
     return to_numpy(pull), float(xp.sum(mass))
 
 
-def _card_product(K: Array, X: Array) -> Array:
-    """Return ``K' X`` in double precision, as a sum over parts: a single product of few columns fills no GPU."""
+def _column_sums(K: Array) -> Array:
+    """Return the sums of columns in double precision; on a GPU first over parts, without a copy of K in double."""
     xp = namespace(K)
-    parts = len(K) // _CARD_PART
-    end = parts * _CARD_PART
-    found = xp.asarray(K[end:].T @ X[end:], dtype=xp.float64)
-    if parts:
-        stacked = xp.reshape(K[:end], (parts, _CARD_PART, -1)).mT @ xp.reshape(X[:end], (parts, _CARD_PART, -1))
-        found += xp.sum(stacked, axis=0, dtype=xp.float64)
-    return found
+    if on_processor(K):
+        return xp.sum(K, axis=0, dtype=xp.float64)
+    end = len(K) // _CARD_PART * _CARD_PART
+    parts = xp.sum(xp.reshape(K[:end], (-1, _CARD_PART, K.shape[1])), axis=1)
+    return xp.sum(parts, axis=0, dtype=xp.float64) + xp.sum(K[end:], axis=0, dtype=xp.float64)
 
 
 def kernel_matrix(X: Array, Y: Array, gamma: float, norms: Array | None = None) -> Array:

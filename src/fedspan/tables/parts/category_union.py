@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Count, Text, Vector
+from fedspan.gateway.cell_text import name
 from fedspan.sums.columns import without_refused
-from fedspan.tables.parts.cells import column, name, names, tables
+from fedspan.tables.parts.cells import column, names, tables
 from fedspan.tables.parts.column_kinds import by_site_or_sum
 from fedspan.wire import Message
 

@@ -2,12 +2,8 @@
 
 The rules are the same at every site, so that a table gives the same cells however it is split and stored:
 
-- Missing: empty text, the marks in `MISSING` in any case ("-", "NA", "null", ...), infinities, and numbers beyond
-  `LARGEST` in magnitude, whose powers would overflow. "none" is a name, such as that of a diagnosis.
-- A number: numbers, booleans (1 and 0), dates and durations (seconds), and text such as ``"12"``, ``" 1e3"``,
-  ``"0x1f"``, ``"true"``.
-- A name: any text that is not missing, with single white space. Whole numbers are written without a fraction, so that
-  ``"80"`` and ``"80.0"`` are one name.
+- Text is missing, a number or a name as `fedspan.gateway.cell_text` has it.
+- Numbers, booleans (1 and 0), dates and durations (seconds) are numbers; infinities are missing.
 
 Rows are a numpy array (n, d) or a pandas frame, a column is an array or a series (n,). Python loops go over distinct
 cells, never over rows.
@@ -15,8 +11,6 @@ cells, never over rows.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,71 +22,16 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.gateway.cell_text import LARGEST, name, number
 from fedspan.sums.row_blocks import width
-from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
 Codes = NDArray[np.intp]
 
-MISSING = frozenset(
-    [
-        "",
-        "-",
-        "--",
-        "?",
-        "na",
-        "n/a",
-        "#n/a",
-        "#na",
-        "<na>",
-        "nan",
-        "-nan",
-        "+nan",
-        "nat",
-        "null",
-        "inf",
-        "+inf",
-        "-inf",
-        "infinity",
-        "+infinity",
-        "-infinity",
-    ]
-)
-#: No measurement is larger, and the fourth powers of a billion such numbers can still be added up.
-LARGEST = 1e70
 #: Tables are read in blocks of at most this number of cells.
 BLOCK_CELLS = 2**19
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII)
-_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
-_HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII)
-_TRUTH = {"true": 1.0, "false": 0.0}
 _NUMBER_TYPES = {int, float, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
-
-
-def name(text: str) -> str:
-    """Return the name that a cell's text stands for, "" for a missing one."""
-    text = " ".join(text.split())
-    if not is_plain_text(text):  # bytes that were no text
-        text = text.encode("utf-8", "replace").decode()
-    lower = text.lower()
-    if lower in MISSING or (_NUMBER.fullmatch(lower) and abs(float(lower)) > LARGEST):
-        return ""
-    if lower in _TRUTH:
-        return text.capitalize()
-    if whole := _WHOLE.fullmatch(text):
-        return "0" if whole[1] in ("-0", "+0") else whole[1]
-    return text
-
-
-def number(text: str) -> float:
-    """Return the number that a cell's text reads as, or NaN. It may be infinite, or beyond `LARGEST`."""
-    lower = text.strip().lower()
-    if _NUMBER.fullmatch(lower):
-        return float(lower)
-    if _HEXADECIMAL.fullmatch(lower):
-        return float(int(lower, 16))
-    return _TRUTH.get(lower, math.nan)
 
 
 def signed_log(values: Vector) -> Vector:

@@ -24,8 +24,9 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.federation import StepLike
 from fedspan.federation.site.parameters import Flags, Vector
+from fedspan.gateway.cell_text import LARGEST
 from fedspan.sums.row_blocks import width
-from fedspan.tables.parts.cells import LARGEST, declared_categories, number_blocks, signed_log
+from fedspan.tables.parts.cells import declared_categories, number_blocks, signed_log
 
 Counts = NDArray[np.int64]
 

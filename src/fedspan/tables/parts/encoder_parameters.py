@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation.site.parameters import Flags
-from fedspan.tables.parts.cells import name
+from fedspan.gateway.cell_text import name
 from fedspan.tables.parts.column_kinds import NUMBERS, TEXT, UNKNOWN
 
 #: By column number.

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import transform
 from fedspan.federation.site.parameters import Flags, NotNegative, Vector
+from fedspan.gateway.cell_text import LARGEST
 from fedspan.tables.parts.category_union import Lines, Names, Naturals, packed, unpacked
-from fedspan.tables.parts.cells import BLOCK_CELLS, LARGEST, column, names, read, runs, signed_log
+from fedspan.tables.parts.cells import BLOCK_CELLS, column, names, read, runs, signed_log
 
 #: The distance of a row with an unexpected missing cell, in units of the root mean square distance of rows from their
 #: mean. By Chebyshev at most 1 / 25 of the rows are as far: thresholds up to their 0.96 quantile are below.

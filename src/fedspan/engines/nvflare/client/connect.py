@@ -108,14 +108,14 @@ def federation_status(path: str | Path) -> FederationStatus:
     transport = NVFlareTransport(kit.path)
     try:
         online = transport.wait_for(None, START_LIMIT)
+        kit = read_kit(kit.path)  # the list may be a newer one now
+        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
         if user.role != ANALYST:
-            return FederationStatus(kit, user.role, online, {}, {})
+            return FederationStatus(kit, user.role, online, {}, remarks)
         directory = SiteDirectory(SignedRequests(transport, user, Authority.from_kit(kit.path)))
         if online:
             directory.refresh(sorted(online))
         reports = directory.refused | directory.reports
-        kit = read_kit(kit.path)  # the list may be a newer one now
-        remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
         for site, report in reports.items():
             differ = differences(report.environment) if not report.refused else []
             found = [

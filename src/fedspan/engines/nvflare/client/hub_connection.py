@@ -241,7 +241,7 @@ class HubConnection:
     def _follow(self, data: bytes) -> None:
         """Install the list of participants that the coordinator hands out: all that reads the kit follows it."""
         try:
-            self._version = join(self.kit.path, data).members.version
+            self._version = join(self.kit.path, data).version
             self.kit = read_kit(self.kit.path)
         except RemovedError as error:
             raise DeniedError(f"this user has left the federation: {error}") from None

@@ -55,17 +55,7 @@ class RemovedError(InputError):
     """A participant is not on the list."""
 
 
-@dataclass(frozen=True)
-class Joined:
-    """What a list changed in a kit: the list of now, and whether the kit's own key, or the address, is another one."""
-
-    kit: Path
-    members: MemberList
-    new_key: bool
-    new_address: bool
-
-
-def join(folder: Path, data: bytes, root_digest: str = "") -> Joined:
+def join(folder: Path, data: bytes, root_digest: str = "") -> MemberList:
     """Install a signed list in a kit, with the kit's certificate in it; refuse an older list, or one without it.
 
     The first list brings the federation's root, which must have the digest `root_digest`, where it is given.
@@ -85,16 +75,15 @@ def join(folder: Path, data: bytes, root_digest: str = "") -> Joined:
         if member is None:
             why = f"{whose!r} is not on the list of participants of {members.federation} (version {members.version})"
             raise RemovedError(f"{why}: ask its authority to approve the request")
-    new_key = False
     for whose, key in key_files(folder, kind, name).items():
         member = own[whose]
         assert member is not None
-        new_key |= install_certificate(key, member.certificates)
+        install_certificate(key, member.certificates)
         home = key.parent.parent
         write_whole(key.parent / "rootCA.pem", root)
         _write_settings(home, "user" if whose == RUNNER else kind, whose, members)
         write_whole(home / MEMBERS, data)
-    return Joined(folder, members, new_key, before is not None and before.server != members.server)
+    return members
 
 
 def read_owner_of(folder: Path, kind: str) -> None:

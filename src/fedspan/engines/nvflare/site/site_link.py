@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedspan.engines.members.kit_instance import kit_instance
-from fedspan.engines.members.member_list import DAY, ends_soon
+from fedspan.engines.members.member_list import DAY, ends_soon, kit_list
 from fedspan.engines.nvflare.client.user_session import SITE_CHANNEL
 from fedspan.engines.nvflare.flare import (
     LARGE,
@@ -34,6 +34,7 @@ from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
+from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.errors import FedspanError
 
 #: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
@@ -61,7 +62,7 @@ class SiteLinkComponent(Component):  # type: ignore[misc]
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
             SiteLinkComponent.cell = cell_of(fl_ctx)
             on_refusal(self.cell, Refusal.take)
-            send_instance(fl_ctx, kit_instance(home))
+            send_instance(fl_ctx, kit_instance(home), fedspan_version())
         elif event_type == EventType.SYSTEM_START:
             link = SiteLink(home)
             serve(self.cell, SITE_CHANNEL, link.answer)
@@ -128,25 +129,21 @@ class SiteLink:
     def follow(self, data: bytes) -> None:
         """Install the list of participants that the coordinator hands out; the worker reads it again by itself."""
         try:
-            joined = join(self._kit, data)
+            join(self._kit, data)
         except RemovedError as error:
             threading.Timer(1.0, leave, [f"this site has left the federation: {error}"]).start()
-            return
         except (FedspanError, OSError) as error:
             report(f"a list of participants is refused: {error}")
-            return
-        if joined.new_key:
-            threading.Timer(1.0, restart, ["the site's key was replaced: connecting with the new one"]).start()
-        elif joined.new_address:
-            report(f"the coordinator moves to {joined.members.server}: this site follows when it is there")
-            threading.Thread(target=self._move, args=(joined.members.server,), daemon=True).start()
 
-    def _move(self, server: str) -> None:
-        host, _, port = server.rpartition(":")
-        while True:
-            with suppress(OSError), socket.create_connection((host, int(port)), timeout=2.0):
+    def check_kit(self, began: tuple[str, bytes]) -> None:
+        """Start again where the kit has another key than at the start, or another address that answers."""
+        server, key = kit_identity(self._kit)
+        if key != began[1]:
+            restart("the site's key was replaced: connecting with the new one")
+        elif server != began[0]:
+            host, _, port = server.rpartition(":")
+            with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
                 restart(f"the coordinator is at {server} now")
-            time.sleep(2.0)
 
     def ask(self, request: bytes) -> bytes:
         """Return the worker's answer."""
@@ -167,8 +164,12 @@ class SiteLink:
         return answer
 
     def watch(self) -> None:
-        """Release what no user needs any more; warn before the certificate ends."""
+        """Release what no user needs any more; start again where the kit has changed; warn before its end."""
+        began = None
         while True:
+            with suppress(FedspanError, OSError):  # of a file that is just being written
+                began = began or kit_identity(self._kit)
+                self.check_kit(began)
             time.sleep(EVERY)
             self.release()
             if time.monotonic() - self._warned > DAY:
@@ -191,3 +192,8 @@ class SiteLink:
             return Client(self._path, "AF_UNIX")
         except OSError:
             raise RefusedError("the site's worker is restarting") from None
+
+
+def kit_identity(kit: Path) -> tuple[str, bytes]:
+    """Return the coordinator's address and the key with which a site of this kit connects."""
+    return kit_list(kit).server, (kit / "startup" / "client.key").read_bytes()

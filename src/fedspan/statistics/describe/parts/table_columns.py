@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Flags, Vector
+from fedspan.gateway.cell_text import LARGEST
 from fedspan.statistics.describe.parts.grouped_rows import SITES, Grouping
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_blocks import width
 from fedspan.tables.parts import encoder_parameters as parameters
 from fedspan.tables.parts.category_union import category_union
-from fedspan.tables.parts.cells import LARGEST, declared_categories, number_blocks
+from fedspan.tables.parts.cells import declared_categories, number_blocks
 from fedspan.tables.parts.column_kinds import TEXT, UNKNOWN
 
 #: The word for sites as groups.

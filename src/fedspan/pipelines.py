@@ -1,0 +1,152 @@
+"""Whole pipelines: learn on from new rows, and write one file that runs without fedspan."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+from fedspan.anomaly.parts.exported_detector import export as write_detector
+from fedspan.errors import FedspanError, InputError
+from fedspan.federation import Federation
+from fedspan.tables.encoder import FedTabularEncoder
+from fedspan.tables.scaler import FedStandardScaler
+
+Model = TypeVar("Model")
+
+#: Times that a pipeline learns a batch again, because its steps have not seen the same sites.
+_MOST_TRIES = 3
+
+
+def partial_fit(
+    model: Model,
+    X: Any,
+    *,
+    sites: Any = None,
+    decay: float = 1.0,
+    half_life: float | str | timedelta | None = None,
+    batch: str | None = None,
+    at: str | float | datetime | None = None,
+) -> Model:
+    """Let a pipeline, or a single estimator, learn on from new rows alone; the first call is a fit.
+
+    Each step learns from the batch as the steps before it show it by then. A scaler or an encoder that has moved its
+    means and scales states so to the steps behind it, which express all that they keep in the new units: with
+    ``decay=1`` the pipeline is that of all rows at once, where its steps are. Of an encoder, missing cells keep the
+    mean of their time.
+
+    Parameters
+    ----------
+    model : estimator or Pipeline
+        Before its last step a pipeline may have `FedTabularEncoder` and `FedStandardScaler`.
+    X : table (with ``sites``) or federation
+        The new rows.
+    decay, half_life, batch, at
+        As of `FedStandardScaler.partial_fit`. The rows of a site count in all steps, or in none.
+
+    Examples
+    --------
+    >>> import fedspan as fs
+    >>> from sklearn.pipeline import make_pipeline
+    >>> X = np.random.default_rng(0).normal(size=(600, 3)) * [1.0, 10.0, 100.0]
+    >>> model = make_pipeline(fs.FedStandardScaler(), fs.FedPCADetector())
+    >>> for rows in np.split(X, 6):
+    ...     model = fs.partial_fit(model, rows)
+    >>> float(np.mean(model.predict(X) == -1).round(2))
+    0.05
+    """
+    steps = _steps(model)
+    options: dict[str, Any] = {"decay": decay, "half_life": half_life, "batch": batch, "at": at}
+    if len(steps) == 1:
+        steps[0].partial_fit(X, sites=sites, **options)
+        return model
+    before = [dict(vars(step)) for step in steps]
+    for _ in range(_MOST_TRIES):
+        try:
+            whole, seen = _learn_steps(steps, X, sites, options), steps[-1].batch_sites_
+        except BaseException:
+            _restore(steps, before)
+            raise
+        if whole:
+            return model
+        _restore(steps, before)
+        if not isinstance(X, Federation) or not seen:
+            break
+        X = X.subset(seen)
+    raise FedspanError("the steps of the pipeline have not learned from the same sites: send the batch again")
+
+
+def _learn_steps(steps: list[Any], X: Any, sites: Any, options: dict[str, Any]) -> bool:
+    """Let each step learn; return whether all have counted the rows of the same sites."""
+    for step, behind in zip(steps, [*steps[1:], None], strict=True):
+        before = _units(step) if behind is not None and hasattr(step, "mean_") else None
+        step.partial_fit(X, sites=sites, **options)
+        if behind is None:
+            break
+        if before is not None:
+            (mean, scale), (new_mean, new_scale) = before, _units(step)
+            behind._change_units(scale / new_scale, (mean - new_mean) / new_scale)
+        X = step.transform(X)
+    return len({step.batch_sites_ for step in steps}) == 1
+
+
+def _units(step: Any) -> tuple[Any, Any]:
+    """Return mean and scale (D,) of the columns that a step returns: ``(x - mean) / scale``."""
+    scaled = getattr(step, "with_std", getattr(step, "scale", True))
+    centred = getattr(step, "with_mean", getattr(step, "scale", True))
+    return step.mean_ if centred else np.zeros_like(step.mean_), step.scale_ if scaled else np.ones_like(step.mean_)
+
+
+def _restore(steps: list[Any], before: list[dict[str, Any]]) -> None:
+    for step, known in zip(steps, before, strict=True):
+        vars(step).clear()
+        vars(step).update(known)
+
+
+def _steps(model: Any) -> list[Any]:
+    """Return the steps of a pipeline, or the one estimator; refuse those that can't learn on."""
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    for step in steps:
+        if not hasattr(step, "partial_fit") or not hasattr(step, "_change_units"):
+            raise InputError(f"{type(step).__name__} does not learn on: it has no partial_fit of fedspan")
+    for step in steps[:-1]:
+        if not isinstance(step, FedTabularEncoder | FedStandardScaler):
+            raise InputError(
+                f"{type(step).__name__} before the last step of a pipeline can't learn on: only FedTabularEncoder and "
+                "FedStandardScaler can"
+            )
+    return steps
+
+
+def export(model: Any, path: str | os.PathLike[str], *, precision: str = "double") -> None:
+    """Write a detector, or a pipeline that ends with one, to a file that runs without fedspan.
+
+    Parameters
+    ----------
+    model : detector or Pipeline
+        Before the detector a pipeline may have one `FedTabularEncoder`, as its first step, and `FedStandardScaler`.
+    path : path
+        ``detector.npz`` for ``fedspan gateway``, or ``detector.onnx`` (see `FedPCADetector.export`). With an encoder
+        a gateway reads raw cells, and an ONNX graph has the inputs ``numbers`` (NaN where missing) and ``texts`` (empty
+        where missing), with the columns that its properties of these names list.
+    precision : {"double", "single"}, default="double"
+        Of the input and the output of an ONNX file.
+    """
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    if not isinstance(steps[-1], ExplainedDetector):
+        raise InputError(
+            f"export takes a detector, or a pipeline that ends with one, and no {type(steps[-1]).__name__}"
+        )
+    for number, step in enumerate(steps[:-1]):
+        if not isinstance(step, FedStandardScaler) and not (number == 0 and isinstance(step, FedTabularEncoder)):
+            raise InputError(
+                f"export takes FedStandardScaler, and FedTabularEncoder as the first step, before a detector, and no "
+                f"{type(step).__name__}"
+            )
+    for step in steps:
+        check_is_fitted(step)
+    write_detector(steps[-1], path, precision, before=steps[:-1])

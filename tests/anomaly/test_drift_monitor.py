@@ -1,0 +1,113 @@
+"""A monitor of drift: soon where it is, rarely where it is not, with its columns and its beginning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedspan as fs
+from fedspan.errors import InputError
+from fedspan.report import write_drift_page
+
+SITES = np.arange(4000) % 4
+MIXING = np.random.default_rng(9).normal(size=(3, 6))
+
+
+def rows(n, seed, moved=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) @ MIXING + 0.3 * rng.normal(size=(n, 6))
+    X[:, 2] += moved
+    return X
+
+
+def watched(moves, seed=0, **options):
+    """Return a monitor that ran with partial fits; `moves` has the shift of a column in each window."""
+    model = fs.FedPCADetector().fit(rows(4000, 1000 * seed), sites=SITES)
+    monitor = fs.DriftMonitor(model, **options)
+    for hour, moved in enumerate(moves):
+        fed = fs.federate(rows(4000, 1000 * seed + hour + 1, moved), sites=SITES)
+        model.partial_fit(fed, batch=f"hour {hour}", monitor=monitor)
+    return monitor
+
+
+def test_a_sudden_shift_is_found_at_once_with_its_column_and_its_beginning():
+    monitor = watched([0, 0, 0, 0, 0, 1.0, 1.0])
+    assert [window.drifted for window in monitor.windows] == [False] * 5 + [True] * 2
+    last = monitor.windows[-1]
+    assert last.columns[0] == "feature 2"
+    assert last.since == "hour 5"
+    assert last.sites == ("0", "1", "2", "3")
+    assert "hour 6" in monitor.summary()
+
+
+def test_a_shift_too_small_for_one_window_adds_up():
+    moves = [0.0] * 4 + [0.08] * 12
+    monitor = watched(moves)
+    found = [window for window in monitor.windows if window.drifted]
+    assert found
+    assert found[0].span > 1
+    assert not any(window.drifted for window in monitor.windows[:4])
+
+
+def test_false_alarms_are_rare():
+    assert not any(window.drifted for seed in range(3) for window in watched([0.0] * 20, seed=seed).windows)
+
+
+def test_one_site_that_moves_is_named():
+    model = fs.FedPCADetector().fit(rows(4000, 0), sites=SITES)
+    monitor = fs.DriftMonitor(model)
+    for hour in range(6):
+        X = rows(4000, hour + 1)
+        X[SITES == 1, 2] += 0.5 * (hour == 5)
+        found = monitor.watch(fs.federate(X, sites=SITES))
+    assert found.sites == ("1",)
+    assert found.drifted
+    assert found.since
+
+
+def test_a_window_is_watched_once_and_an_accepted_drift_is_no_drift():
+    monitor = watched([0, 0, 2.0])
+    again = fs.federate(rows(4000, 3, 2.0), sites=SITES)
+    assert monitor.watch(again, window="hour 2") is None
+    assert monitor.watch(again, window="hour 3").drifted
+    monitor.accept()
+    assert not monitor.watch(fs.federate(rows(4000, 99, 2.0), sites=SITES), window="hour 4").drifted
+
+
+def test_secure_sums_are_watched_together():
+    model = fs.FedPCADetector().fit(rows(2000, 0))
+    monitor = fs.DriftMonitor(model)
+    fed = fs.federate(rows(400, 1, 2.0), sites=np.arange(400) % 4, policy=fs.Policy(secure_sum=True))
+    found = monitor.watch(fed)
+    assert found.drifted
+    assert found.sites == ()
+
+
+def test_it_is_saved_loaded_and_goes_on(tmp_path):
+    monitor = watched([0, 0, 0, 0, 0, 1.0])
+    monitor.save(tmp_path / "monitor")
+    loaded = fs.DriftMonitor.load(tmp_path / "monitor")
+    assert loaded.windows == monitor.windows
+    fed = fs.federate(rows(4000, 50, 1.0), sites=SITES)
+    assert loaded.watch(fed, window="x") == monitor.watch(fed, window="x")
+
+
+def test_its_page_shows_time_columns_and_windows(tmp_path):
+    monitor = watched([0, 0, 1.0])
+    text = write_drift_page(tmp_path / "drift.html", monitor, title="Gateways").read_text(encoding="utf-8")
+    for words in ("Gateways", "feature 2", "hour 2", "Over time", "1 of 3 windows show drift"):
+        assert words in text
+    empty = fs.DriftMonitor(fs.FedPCADetector().fit(rows(300, 0)))
+    assert "No window" in write_drift_page(tmp_path / "none.html", empty).read_text(encoding="utf-8")
+
+
+def test_what_cannot_work_is_refused(tmp_path):
+    with pytest.raises(InputError, match="takes a detector"):
+        fs.DriftMonitor(fs.FedPCA(2))
+    model = fs.FedPCADetector().fit(rows(300, 0))
+    with pytest.raises(InputError, match="alpha=2 must"):
+        fs.DriftMonitor(model, alpha=2)
+    with pytest.raises(InputError, match="no window yet"):
+        fs.DriftMonitor(model).accept()
+    with pytest.raises(InputError, match="no folder of a monitor"):
+        fs.DriftMonitor.load(tmp_path)

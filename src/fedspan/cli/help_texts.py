@@ -195,6 +195,11 @@ port, and of a site its file, database driver, data, audit log, decisions and le
 its remedy. Exit code 1 if there is one.
 """
 
+LOGS = """\
+Print the log of a kit's own process, coordinator or site; or of a detached study: with a user's kit from the
+coordinator, with the coordinator's kit from its disk. There are no data in them.
+"""
+
 BACKUP = """\
 Write the kit of a coordinator, a site or a user to one file of mode 0600: keys, runs, studies. Of a site also the
 owner's file, audit log, decisions, served rows' digests and ledger. The data themselves are not in it. It holds private

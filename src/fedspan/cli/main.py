@@ -264,9 +264,11 @@ def _add_federation(commands: Any) -> None:
     _add(
         coordinator,
         "start",
-        f"{PROCESSES}:start_coordinator",
+        "fedspan.cli.operation.start_coordinator_command:start",
         "in the foreground, until Ctrl-C",
         own,
+        _option("--console", "serve the coordinator's page (default: 8765, on this machine alone)", **CONSOLE),
+        _option("--json", "print events as lines of JSON", action="store_true", dest="json_lines"),
         description="Run the federation's coordinator in the foreground, until Ctrl-C.",
         example="fedspan coordinator start kits/coordinator",
     )
@@ -279,7 +281,8 @@ def _add_federation(commands: Any) -> None:
         "the state of detached studies",
         kit,
         one,
-        description="Print the state of the studies that the coordinator runs for you.",
+        _option("--watch", "print it again every two seconds, until all are over", action="store_true"),
+        description="Print the state of the studies that the coordinator runs for you: progress, calls, time left.",
         example="fedspan status kits/alice",
     )
     study = _option("study", "its name, as 'fedspan status' prints it", metavar="STUDY")
@@ -346,6 +349,7 @@ def _add_site(commands: Any) -> None:
         own,
         config,
         _option("--console", "serve the owner's page (default: 8765, on this machine alone)", **CONSOLE),
+        _option("--json", "print events as lines of JSON", action="store_true", dest="json_lines"),
         description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
         example="fedspan site start kits/north --config site.toml --console",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from fedspan.console.owner_pages import OwnerPages
@@ -21,14 +22,19 @@ def owner_server(config: Path, kit: Path, host: str = "127.0.0.1", port: int = 0
 
 def main() -> int:
     """Serve the page until the site's own process ends."""
-    die_with_parent()
     config, kit, host, port = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    return run_server("the owner's page", kit, lambda: owner_server(config, kit, host, port))
+
+
+def run_server(name: str, kit: Path, make: Callable[[], PageServer]) -> int:
+    """Serve a page until the process that started this one ends."""
+    die_with_parent()
     try:
-        server = owner_server(config, kit, host, port)
-    except FedspanError as error:
-        report(f"the owner's page is not served: {error}")
+        server = make()
+    except (FedspanError, OSError) as error:
+        report(f"{name} is not served: {error}")
         return 2
-    report(f"the owner's page, this once: {server.link()}")
+    report(f"{name}, this once: {server.link()}")
     report(f"later: {server.address} with the token in {kit / 'console.token'}")
     server.serve()
     return 0

@@ -39,13 +39,14 @@ class Visit:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back: a page, a file to keep (`name`), or where to go on."""
+    """What is sent back: a page, a file to keep (`name`), or where to go on; `policy` is what the browser may do."""
 
     body: bytes = b""
     kind: str = "text/html; charset=utf-8"
     status: int = 200
     to: str = ""
     name: str = ""
+    policy: str = POLICY
 
 
 #: What shows a page, or changes something and says where to go on.
@@ -258,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (
             ("Content-Type", answer.kind),
             ("Content-Length", str(len(answer.body))),
-            ("Content-Security-Policy", POLICY),
+            ("Content-Security-Policy", answer.policy),
             ("X-Content-Type-Options", "nosniff"),
             ("X-Frame-Options", "DENY"),
             ("Referrer-Policy", "same-origin"),

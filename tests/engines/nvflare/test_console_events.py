@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 from fedspan.engines.nvflare.setup import console_events
@@ -19,12 +20,14 @@ def test_sites_join_fall_silent_and_come_back(capsys, monkeypatch):
         events.heard(name)
     events.check()
     assert lines(capsys) == ["north joined", "south joined"]
+    assert events.online() == ["north", "south"]
     monkeypatch.setattr(console_events, "SILENT_AFTER", -1.0)
     events.check()
     events.check()
     events.heard("south")
     events.heard("alice")
     assert lines(capsys) == ["north is silent", "south is silent", "south is back"]
+    assert events.online() == ["south"]
 
 
 def test_critical_errors_are_shown_and_the_rest_of_the_log_is_not(capsys):
@@ -40,3 +43,11 @@ def test_a_repeated_event_is_shown_once(capsys):
     for line in ("one", "one", "two", "one"):
         events.report(line)
     assert lines(capsys) == ["one", "two", "one"]
+
+
+def test_events_as_json(monkeypatch, capsys):
+    monkeypatch.setenv(console_events.FORM, "json")
+    console_events.report('north "joined"')
+    line = json.loads(capsys.readouterr().out)
+    assert line["event"] == 'north "joined"'
+    assert line["time"].endswith("+00:00")

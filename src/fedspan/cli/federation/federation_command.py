@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from fedspan.cli.console import print_line, print_table
+from fedspan.console.progress_words import progress_words
 from fedspan.engines.nvflare.client.connect import federation_status
 from fedspan.engines.nvflare.client.study_client import cancel_study, disable_site, fetch_study, list_studies
 from fedspan.engines.remote.coordinator.site_directory import SiteReport
 from fedspan.errors import InputError
 from fedspan.owner.admission import ANALYST
+
+#: Seconds between two looks of ``fedspan status --watch``.
+WATCH = 2.0
 
 
 def status(kit: Path, steps: bool) -> int:
@@ -46,18 +52,27 @@ def enable(site: str, kit: Path) -> int:
     return 0
 
 
-def studies(kit: Path, study: str | None) -> int:
-    """Print the state of the user's detached studies, or of one."""
+def studies(kit: Path, study: str | None, watch: bool = False) -> int:
+    """Print the state of the user's detached studies, or of one; with `watch` again and again, until all are over."""
+    while True:
+        found = _print_studies(kit, study)
+        if not watch or all(about["state"] not in ("waiting", "running") for about in found):
+            return 0
+        time.sleep(WATCH)
+
+
+def _print_studies(kit: Path, study: str | None) -> list[dict[str, Any]]:
     found = [about for about in list_studies(kit) if study in (None, about["study"])]
     if study is not None and not found:
         raise InputError(f"there is no study {study!r} at the coordinator that you may see")
     for about in found:
         since = datetime.fromtimestamp(about["since"]).strftime("%Y-%m-%d %H:%M")
         why = f": {about['why']}" if about["why"] else ""
-        print(f"{about['study']}  {since}  {about['who']}  {about['title']}  {about['state']}{why}")
+        why = f": {progress_words(about['progress'])}" if about.get("progress") else why
+        print(f"{about['study']}  {since}  {about['who']}  {about['title']}  {about['state']}{why}", flush=True)
     if not found:
         print("no detached studies that you may see")
-    return 0
+    return found
 
 
 def cancel(kit: Path, study: str) -> int:

@@ -6,6 +6,7 @@ import sys
 import warnings
 from pathlib import Path
 
+from fedspan.cli.study.progress_file import ProgressFile
 from fedspan.cli.study.run_command import run_study
 from fedspan.cli.study.study_file import read_study
 from fedspan.engines.members.enrolment import RUNNER
@@ -29,7 +30,7 @@ def main() -> int:
 
     try:
         study = read_study(folder / "study.toml", folder / "results", at_sites=True, detached=True)
-        run_study(study, resume=True, connect=connect)
+        run_study(study, resume=True, connect=connect, observer=ProgressFile(folder / "progress.json"))
     except FedspanError as error:
         print(error, flush=True)
         return 2

@@ -20,7 +20,7 @@ from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.errors import InputError
-from fedspan.federation import Federation, RunRecord
+from fedspan.federation import Federation, Observer, RunRecord
 from fedspan.federation.record import strict_json
 from fedspan.progress import ProgressBar
 from fedspan.report import LivePage
@@ -91,7 +91,12 @@ def _submit(study: Study, kit: Path, hours: float) -> None:
 
 
 def run_study(
-    study: Study, *, resume: bool = False, connect: Callable[[], RemoteFederation] | None = None, live: bool = False
+    study: Study,
+    *,
+    resume: bool = False,
+    connect: Callable[[], RemoteFederation] | None = None,
+    live: bool = False,
+    observer: Observer | None = None,
 ) -> Path:
     """Run `study` and return its report. Nothing is written before everything is read and checked.
 
@@ -114,6 +119,8 @@ def run_study(
     if not used:
         _write(output / "study.toml", study.text)
     page = _live_page(fed, output, study.path.stem) if live else None
+    if observer is not None:
+        fed.observe(observer)
     try:
         with fed:
             if remote is not None:

@@ -121,7 +121,9 @@ def client_of(context: Any) -> str:
 
 
 class Judge(Protocol):
-    """Decides who may register with the server."""
+    """Decides who may register with the server, and keeps the version of fedspan that each site states."""
+
+    site_versions: dict[str, str]
 
     def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
         """Return why a process may not register; `heard` is when its name was heard of last."""
@@ -140,7 +142,7 @@ def before_registering(context: Any, judge: Judge) -> None:
         name, place, origin = (str(request.get_header(key)) for key in keys)
         certificate = request.payload.get(IdentityChallengeKey.CERT) or b""
         peer, there = request.payload.get_peer_context(), manager.name_to_clients.get(name)
-        instance = str(peer.get_prop(INSTANCE, "")) if peer else ""
+        instance, _, version = (str(peer.get_prop(INSTANCE, "")) if peer else "").partition(" ")
         heard = 0.0 if there is None else float(there.last_connect_time)
         why = judge.judged(name, place, bytes(certificate), instance, heard)
         if why:
@@ -149,14 +151,15 @@ def before_registering(context: Any, judge: Judge) -> None:
         client = register(request, fl_ctx)
         if client is not None:
             judge.admitted(name, bytes(certificate), instance, origin)
+            judge.site_versions[name] = version[:40]
         return client
 
     manager.authenticate = authenticate
 
 
-def send_instance(context: Any, instance: str) -> None:
-    """Send the instance of a site's kit with its registration."""
-    context.set_prop(INSTANCE, instance, private=False, sticky=False)
+def send_instance(context: Any, instance: str, version: str) -> None:
+    """Send the instance of a site's kit, and the version of fedspan, with its registration."""
+    context.set_prop(INSTANCE, f"{instance} {version}", private=False, sticky=False)
 
 
 def connected(cell: Any) -> bool:

@@ -330,7 +330,9 @@ def as_pandas(X: Any) -> Any:
     try:
         return X.to_pandas()
     except ImportError:
-        raise InputError(f"X is a {kind}, which needs pandas and pyarrow here: pip install 'fedspan[tables]'") from None
+        raise InputError(
+            f"X is a {kind}, which needs pandas and pyarrow here: pip install '.[tables]' in a checkout"
+        ) from None
 
 
 def read_only(values: Any, site: str, what: str) -> Array:

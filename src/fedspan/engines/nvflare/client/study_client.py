@@ -47,6 +47,11 @@ def cancel_study(kit: Path, study: str) -> str:
     return str(_request(kit, {"kind": "cancel", "study": study})["about"]["state"])
 
 
+def log_of_study(kit: Path, study: str) -> str:
+    """Return the end of the log of a study."""
+    return str(_request(kit, {"kind": "log", "study": study})["log"])
+
+
 def disable_site(kit: Path, site: str, disable: bool) -> dict[str, str]:
     """Let the coordinator pass nothing on to a site, or again; return the disabled sites. For operators."""
     answer = _request(kit, {"kind": "disable" if disable else "enable", "site": site})

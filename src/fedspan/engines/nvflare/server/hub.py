@@ -31,6 +31,7 @@ from fedspan.engines.nvflare.flare import (
 )
 from fedspan.engines.nvflare.server import study_queue
 from fedspan.engines.nvflare.server.admittance import Admittance
+from fedspan.engines.nvflare.server.state_file import StateFile
 from fedspan.engines.nvflare.setup.console_events import SiteEvents, report
 from fedspan.errors import MessageError
 
@@ -57,7 +58,8 @@ class HubComponent(Component):  # type: ignore[misc]
             hub = Hub(admittance, to_sites, to_users, carrier(cell, SITE_CHANNEL, stream=True))
             serve(cell, CHANNEL, hub.answer)
             self.events = SiteEvents(lambda: admittance.sites)
-            for watch in (hub.watch, self.events.watch):
+            state = StateFile(study_queue.home, self.events.online, admittance)
+            for watch in (hub.watch, self.events.watch, state.keep):
                 threading.Thread(target=watch, daemon=True, name="fedspan-hub").start()
             report("the coordinator is up")
         elif event_type == EventType.CLIENT_REGISTER_PROCESSED:

@@ -34,12 +34,15 @@ home: Path | None = None
 #: Studies that run at one time, and starts of one that dies again and again.
 AT_ONCE, MOST_STARTS = 4, 50
 
+#: Bytes of a study's log that a user gets.
+LONGEST_LOG = 2**16
+
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 #: What each role may request, and the words for it.
 _ALLOWED = {
-    ANALYST: ("submit", "list", "cancel", "fetch"),
-    "operator": ("list", "cancel", "disable", "enable"),
+    ANALYST: ("submit", "list", "cancel", "fetch", "log"),
+    "operator": ("list", "cancel", "disable", "enable", "log"),
     "viewer": ("list",),
 }
 _WORDS = {
@@ -47,6 +50,7 @@ _WORDS = {
     "list": "see studies",
     "cancel": "cancel studies",
     "fetch": "fetch results",
+    "log": "read logs of studies",
     "disable": "disable sites",
     "enable": "enable sites",
 }
@@ -60,6 +64,22 @@ def disabled_sites(kit: Path) -> dict[str, str]:
     with suppress(OSError, ValueError, AttributeError):
         return {str(site): str(why) for site, why in json_value((kit / DISABLED).read_bytes()).items()}
     return {}
+
+
+def study_progress(folder: Path) -> dict[str, Any]:
+    """Return what the process of a study has last written of its progress."""
+    with suppress(OSError, ValueError):
+        progress = json_value((folder / "progress.json").read_bytes())
+        return progress if isinstance(progress, dict) else {}
+    return {}
+
+
+def study_log(folder: Path) -> str:
+    """Return the end of what the process of a study has printed."""
+    try:
+        return (folder / "log.txt").read_bytes()[-LONGEST_LOG:].decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 class StudyQueueComponent(Component):  # type: ignore[misc]
@@ -118,6 +138,8 @@ class StudyQueue:
             raise InputError(f"{user.name} has no study {name[:40]!r} here; 'fedspan status' lists them")
         if head["kind"] == "cancel":
             return {"about": self._cancel(name, "" if user.role == ANALYST else f"cancelled by {user.name}")}
+        if head["kind"] == "log":
+            return {"about": self._about(name), "log": study_log(self._folder / name)}
         if head["kind"] == "fetch":
             about = self._about(name)
             results = zipped(self._folder / name / "results") if about["state"] == "done" else b""
@@ -218,7 +240,11 @@ class StudyQueue:
             about = json_value((self._folder / name / "about.json").read_bytes())
         except (OSError, ValueError):
             return None
-        return about if isinstance(about, dict) and {"who", "state"} <= about.keys() else None
+        if not isinstance(about, dict) or not {"who", "state"} <= about.keys():
+            return None
+        return about | {"progress": study_progress(self._folder / name)} if about["state"] == "running" else about
 
     def _set(self, name: str, **changes: Any) -> None:
-        write_json(self._folder / name / "about.json", self._about(name) | changes)
+        about = self._about(name) | changes
+        about.pop("progress", None)  # it has a file of its own
+        write_json(self._folder / name / "about.json", about)

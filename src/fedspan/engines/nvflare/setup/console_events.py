@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from typing import ClassVar
 
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
 
+#: The environment variable that decides how events are printed: ``json``, or as text.
+FORM = "FEDSPAN_LOG"
 #: Before the reason why the coordinator does not admit a participant: trying again does not help.
 REFUSED = "not admitted: "
 
@@ -62,6 +67,11 @@ class SiteEvents:
         for name in silent:
             report(f"{name} is silent")
 
+    def online(self) -> list[str]:
+        """Return the sites that were heard of lately."""
+        with self._lock:
+            return sorted(set(self._heard) - self._silent)
+
     def watch(self) -> None:
         """Check again and again."""
         while True:
@@ -97,5 +107,8 @@ class Refusal:
 
 
 def report(line: str) -> None:
-    """Print one line with the time, at once."""
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stdout, flush=True)
+    """Print one line with the time, at once; as JSON where the environment says so."""
+    text = f"{time.strftime('%H:%M:%S')} {line}"
+    if os.environ.get(FORM) == "json":
+        text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": line})
+    print(text, file=sys.stdout, flush=True)

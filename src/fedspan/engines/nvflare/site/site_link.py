@@ -34,6 +34,7 @@ from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
+from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.errors import FedspanError
 
 #: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
@@ -61,7 +62,7 @@ class SiteLinkComponent(Component):  # type: ignore[misc]
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
             SiteLinkComponent.cell = cell_of(fl_ctx)
             on_refusal(self.cell, Refusal.take)
-            send_instance(fl_ctx, kit_instance(home))
+            send_instance(fl_ctx, kit_instance(home), fedspan_version())
         elif event_type == EventType.SYSTEM_START:
             link = SiteLink(home)
             serve(self.cell, SITE_CHANNEL, link.answer)

@@ -157,7 +157,7 @@ class RemoteEngine:
         for site, reason in self.directory.offline(site for site in to if site not in outcomes).items():
             outcomes[site] = Failure(FailureKind.OFFLINE, reason)
         for site in to:
-            if site not in outcomes and (why := self.directory.objection(site)):
+            if site not in outcomes and (why := self.directory.objection(site, _ids(call))):
                 outcomes[site] = Failure(FailureKind.REFUSED, why)
         ready = [site for site in to if site not in outcomes]
         if ready:
@@ -232,3 +232,9 @@ class RemoteEngine:
         if again:
             return Failure(FailureKind.OFFLINE, why)
         return Failure(kind, why, None, read_facts(head.get("facts")))
+
+
+def _ids(call: Call) -> list[str]:
+    """Return the ids of the steps and transforms that a call runs."""
+    inner = [] if call.step.runs is None else [call.step.runs(call.payload)[0]]
+    return [call.step.id, *inner, *(transform.id for transform in call.transforms)]

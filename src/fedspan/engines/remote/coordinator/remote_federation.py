@@ -16,8 +16,8 @@ from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedReq
 from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, HeldCalls, SiteDirectory, SiteReport
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.engines.remote.messages.identity import Authority, Signer
+from fedspan.engines.remote.messages.refusals import read_facts
 from fedspan.engines.remote.messages.request_head import call_head
-from fedspan.engines.remote.site.refusals import read_facts
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, SecureSum
 from fedspan.federation.calls.call import Call, Delivery, Outcome

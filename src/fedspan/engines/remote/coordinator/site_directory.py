@@ -183,8 +183,8 @@ class SiteDirectory:
         texts = []
         for site, report in self.reports.items():
             other = report.version != fedspan_version() and neighbours(report.version, fedspan_version())
-            if other and (differ := differing(report.steps, digests())):
-                shown = ", ".join(differ[:10]) + (f" and {len(differ) - 10} more" if len(differ) > 10 else "")
+            if other and (changed := differing(report.steps, digests())):
+                shown = ", ".join(changed[:10]) + (f" and {len(changed) - 10} more" if len(changed) > 10 else "")
                 texts.append(
                     f"site {site!r} runs fedspan {report.version}, and this is fedspan {fedspan_version()}; these "
                     f"steps differ, and are not requested from it: {shown}"

@@ -16,8 +16,8 @@ from fedspan.engines.remote.messages.envelope import Opened, Sealed, head_digest
 from fedspan.engines.remote.messages.environment import environment, fedspan_version
 from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
 from fedspan.engines.remote.messages.key_exchange import KeyExchange
+from fedspan.engines.remote.messages.refusals import BusyError, StepError, refusal
 from fedspan.engines.remote.messages.request_head import RequestHead, SiteCall, read_head, site_call
-from fedspan.engines.remote.site.refusals import BusyError, StepError, refusal
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.engines.remote.site.site_store import SiteStore
 from fedspan.engines.remote.site.step_process import StepProcess, default_memory

@@ -145,7 +145,7 @@ def test_the_time_left_follows_from_the_parts_that_are_done(monkeypatch, capsys)
 def test_without_cryptography_the_card_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("fedspan.cli.demo.rebuild_card.find_spec", lambda name: None)
     card = rebuild_card(tmp_path, 0)
-    assert "pip install fedspan[secure]" in card.remark
+    assert "pip install .[secure]" in card.remark
     assert card.number == "12 → 0"
 
 

@@ -23,7 +23,10 @@ def numbers(table):
 
 
 def test_learning_on_survives_a_new_service():
-    found = numbers(streams.stream_table("t", of("a new service in a third of the rows"), (0,), 4, ""))
+    by_window = streams.judged_by_all(of("a new service in a third of the rows"), (0,))
+    found = numbers(streams.stream_table("t", by_window, (0,), 4, ""))
+    charts = streams.over_time("t", by_window, (0,))
+    assert [len(chart.lines) for chart in charts] == [len(streams.LEARNERS)] * 3
     (once, _, once_alarms, _), (on, _, on_alarms, _) = found["fitted once"], found["partial_fit, decay 0.8"]
     assert on > once
     assert on_alarms < once_alarms
@@ -31,7 +34,7 @@ def test_learning_on_survives_a_new_service():
 
 
 def test_without_drift_all_are_alike():
-    found = numbers(streams.stream_table("t", of("no drift"), (0,), 1, ""))
+    found = numbers(streams.stream_table("t", streams.judged_by_all(of("no drift"), (0,)), (0,), 1, ""))
     for auc, _, alarms, _ in found.values():
         assert auc > 0.95
         assert abs(alarms - 5.0) < 3.0
@@ -47,6 +50,16 @@ def test_a_poisoned_site_meets_the_cap():
     rows = {row[0]: row[1:] for row in streams.poisoned_table((0,)).rows}
     assert float(rows["cap 0.5"][0]) <= 0.5
     assert rows["cap 0.5"][1] == "1 of 1"
+
+
+def test_resilient_partial_fits_survive_poisoned_batches():
+    rows = {row[0]: [float(cell) for cell in row[1:]] for row in streams.poisoned_batches_table((0,)).rows}
+    plain = rows.pop("partial_fit by sums")
+    assert len(rows) == 2
+    for auc, f1, alarms in rows.values():
+        assert auc > 0.95
+        assert f1 > plain[1]
+        assert abs(alarms - 5.0) < 4.0
 
 
 def test_windows_have_the_rows_and_labels_that_they_should():

@@ -101,6 +101,29 @@ def test_a_site_that_fails_in_the_middle_is_not_counted_until_it_sends_its_rows_
     np.testing.assert_allclose(getattr(model, attribute), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fs.FedPCADetector(solver="resilient_covariance"),
+        lambda: fs.FedPCADetector(aggregator=fs.aggregation.GeometricMedian()),
+        lambda: fs.FedIsolationDetector(aggregator=fs.aggregation.CoordinateMedian(), random_state=0),
+        lambda: fs.FedAnomalyDetector(
+            members=("isolation", "mahalanobis"), aggregator=fs.aggregation.GeometricMedian(), random_state=0
+        ),
+    ],
+)
+def test_one_site_that_poisons_its_batches_does_not_blind_a_resilient_detector(make):
+    X, sites = rows(2000) - 1e3, np.arange(2000) % 10
+    strange = X[:200] + 3.0 * np.random.default_rng(7).normal(size=(200, 6))
+    model = make()
+    for batch in range(5):
+        new = rows(2000, seed=batch) - 1e3
+        new[sites == 0] *= 1.0 + 5.0 * batch
+        model.partial_fit(new, sites=sites)
+    assert abs(np.mean(model.predict(X) == -1) - 0.05) < 0.04
+    assert np.mean(model.predict(strange) == -1) > 0.3
+
+
 def test_an_error_leaves_the_model_as_it_was():
     model = fs.FedPCADetector().partial_fit(rows(600), batch="monday")
     before = {name: value for name, value in vars(model).items() if name != "run_"}
@@ -209,9 +232,9 @@ def test_secure_sums_learn_on():
         (fs.FedStandardScaler(), {"decay": 0.5, "half_life": 9}, "exclude each other"),
         (fs.FedStandardScaler(), {"half_life": 0}, "half_life=0 must"),
         (fs.FedPCA(2, solver="power"), {}, "solver='covariance'"),
-        (fs.FedPCADetector(2, solver="subspace_median"), {}, "use 'covariance'"),
+        (fs.FedPCADetector(2, solver="fedpg"), {}, "use 'covariance'"),
         (fs.FedKMeans(2, least_rows=5), {}, "least_rows"),
-        (fs.FedIsolationDetector(aggregator=fs.aggregation.CoordinateMedian()), {}, "no aggregator"),
+        (fs.FedPCADetector(2, privacy=fs.privacy.GaussianMoments(1.0, 1e-5, clip=9.0)), {}, "no privacy"),
     ],
 )
 def test_what_cannot_work_is_refused(model, options, message):

@@ -267,7 +267,7 @@ class FedAnomalyDetector(ExplainedDetector):
             member._learn_on(fed, factor)
             self._take_over("isolation", member)
         scored = fed.apply(member_scores, **self._parameters(left_out=True))
-        self._count_members(factor, score_counts(scored, self.score_edges_))
+        self._count_members(factor, score_counts(scored, self.score_edges_, self._of_shares()))
 
     def _learn_ranks(self, fed: Federation) -> None:
         """Learn the distribution of each member's training scores."""

@@ -98,7 +98,7 @@ def autoencoder(
 
 
 class FedAutoencoderDetector(NetworkDetector):
-    """Detect anomalies by an autoencoder, trained by federated averaging. Needs torch: ``pip install "fedspan[deep]"``.
+    """Detect anomalies by an autoencoder, trained by federated averaging. Needs torch: ``pip install ".[deep]"``.
 
     Fit it on rows that are normal, or nearly all so. A row is standardised to z, and its anomaly score is
     ``||z - decoder(encoder(z))||^2``. Rows whose score is above the `quantile` of the training scores are outliers.

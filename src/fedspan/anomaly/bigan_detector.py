@@ -130,7 +130,7 @@ def bigan(
 
 
 class FedBiGANDetector(NetworkDetector):
-    """Detect anomalies by a BiGAN, trained by federated averaging. Needs torch: ``pip install "fedspan[deep]"``.
+    """Detect anomalies by a BiGAN, trained by federated averaging. Needs torch: ``pip install ".[deep]"``.
 
     Fit it on rows that are normal, or nearly all so. An encoder E makes codes of rows, and a generator G rows of codes.
     A discriminator learns to distinguish pairs (x, E(x)) from pairs (G(z), z), z normal: D is its probability of the

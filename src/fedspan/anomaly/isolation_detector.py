@@ -29,8 +29,8 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 _DEEPEST = 14
-#: With as many subsamples of rows, further ones hardly change the depths.
-_MANY = 4
+#: With as many subsamples of rows, further ones hardly change the threshold.
+_MANY = 28
 
 
 class FedIsolationDetector(ExplainedDetector):
@@ -143,8 +143,9 @@ class FedIsolationDetector(ExplainedDetector):
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Count new rows in the leaves of the same trees."""
-        refuse_bad_values(fed, self._names())
-        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_)
+        if self.aggregator is None:
+            refuse_bad_values(fed, self._names())
+        new, _ = leaf_counts(fed, features=self.features_, cuts=self.cuts_, aggregator=self.aggregator)
         self.leaf_counts_ = factor * self.leaf_counts_ + new
         self.n_samples_ = round(float(self.leaf_counts_[0].sum()))
 

@@ -28,11 +28,11 @@ from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums, noisy_sums
 from fedspan.sums.batches import kept_moments, learned_on
 from fedspan.sums.columns import Columns
-from fedspan.sums.moments import row_moments
+from fedspan.sums.moments import deviations, moments, row_moments
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
 from fedspan.sums.noisy_quantiles import search as noisy_search
 from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments
-from fedspan.sums.row_moments import RowMoments
+from fedspan.sums.row_moments import RowMoments, packed
 from fedspan.sums.row_transforms import standardize
 
 Array = NDArray[Any]
@@ -334,33 +334,51 @@ class FedPCADetector(ExplainedDetector):
 
     def _check_exact_sums(self) -> None:
         super()._check_exact_sums()
-        if self.solver not in ("auto", "covariance"):
+        if self.solver not in ("auto", "covariance") and not SOLVERS[self.solver].resilient:
             raise InputError(
-                f"partial_fit adds exact moments up, and takes no solver={self.solver!r}: use 'covariance'"
+                f"partial_fit adds moments up, and takes no solver={self.solver!r}: use 'covariance' or a resilient one"
             )
+
+    def _of_new_shares(self) -> Aggregator | None:
+        return self._resilient(CoordinateMedian()) and CoordinateMedian()
 
     def _keep_sums(self, fed: Federation) -> None:
         if not hasattr(self, "moments_"):  # secure sums have other rounds
-            self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
+            self.moments_ = kept_moments(self._new_moments(fed)[0])
+
+    def _new_moments(self, fed: Federation) -> tuple[RowMoments, tuple[str, ...]]:
+        """Return the moments of new rows: exact, or where sites may be malicious those that most of them agree on."""
+        rule = self._resilient(CoordinateMedian())
+        if rule is None:
+            return row_moments(fed, self._names(), widest=ALL_WIDTHS)
+        found = moments(fed, self._names(), CoordinateMedian())
+        scale = deviations(found)
+        standard = fed.apply(standardize, mean=found.mean, scale=scale, double=True)
+        axes, _ = covariance_pca(standard, aggregator=self._resilient(GeometricMedian()))
+        scatter = (axes.components.T * axes.scatter) @ axes.components * np.outer(scale, scale)
+        return RowMoments(found.n, float(found.n), found.mean, np.zeros_like(scale), packed(scatter)), fed.sites
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        pca = self._pca(self.n_features_in_)
-        self._share_columns(pca)
-        if hasattr(self, "moments_"):
-            pca.moments_ = self.moments_
-        self._learn_model(fed, None, pca._moments_with_new(fed, factor), of_all=True)
+        rows, sites = self._new_moments(fed)
+        self._learn_merged(rows, sites, factor, fed)
+
+    def _learn_merged(self, rows: RowMoments, sites: tuple[str, ...], factor: float, fed: Federation) -> None:
+        """Learn from the moments of new rows; those before count by `factor`."""
+        d = self.n_features_in_
+        if not hasattr(self, "moments_"):
+            raise InputError("this model keeps no moments to learn on from: begin with partial_fit")
+        merged = learned_on(self.moments_, d, rows, factor)
+        known = MergedMoments(merged, sites, Columns(d, self._names()), np.zeros(d, np.int64))
+        rules, self.solver, self.aggregator = (self.solver, self.aggregator), "covariance", None
+        try:  # the moments are combined already
+            self._learn_model(fed, None, known, of_all=True)
+        finally:
+            self.solver, self.aggregator = rules
         self.n_samples_ = round(self.n_samples_)
         self._choose_left_out()
 
     def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
-        d = self.n_features_in_
-        if not hasattr(self, "moments_"):
-            raise InputError("this model keeps no moments to learn on from: fit it with solver='covariance'")
-        merged = learned_on(self.moments_, d, rows, factor)
-        known = MergedMoments(merged, fed.sites, Columns(d, self._names()), np.zeros(d, np.int64))
-        self._learn_model(fed, None, known, of_all=True)
-        self.n_samples_ = round(self.n_samples_)
-        self._choose_left_out()
+        self._learn_merged(rows, fed.sites, factor, fed)
 
     def _choose_left_out(self) -> None:
         n, variances = self.n_samples_, self.explained_variance_

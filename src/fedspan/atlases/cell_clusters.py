@@ -85,7 +85,9 @@ def _communities(ties: Array, resolution: float, seed: int) -> NDArray[np.int64]
         import igraph
         import leidenalg
     except ImportError:
-        raise MissingPackageError("Leiden's clusters need leidenalg and igraph: pip install 'fedspan[atlas]'") from None
+        raise MissingPackageError(
+            "Leiden's clusters need leidenalg and igraph: pip install '.[atlas]' in a checkout"
+        ) from None
     first, second = np.nonzero(np.triu(ties, 1))
     graph = igraph.Graph(n=len(ties), edges=list(zip(first.tolist(), second.tolist(), strict=True)))
     found = leidenalg.find_partition(

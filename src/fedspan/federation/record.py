@@ -222,7 +222,7 @@ class RunRecord:
         try:
             import pandas as pd
         except ImportError:
-            raise InputError("to_frame() needs pandas: install it with 'pip install fedspan[tables]'") from None
+            raise InputError("to_frame() needs pandas: install it with 'pip install .[tables]' in a checkout") from None
         rows = []
         for i, call in enumerate(self.calls):
             # What was logged before the first call is shown with it.

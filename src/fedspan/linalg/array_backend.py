@@ -74,5 +74,5 @@ def _package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingPackageError(
-            f'device=... needs {error.name}, which is not installed: pip install "fedspan[gpu]"'
+            f'device=... needs {error.name}, which is not installed: pip install ".[gpu]" in a checkout'
         ) from None

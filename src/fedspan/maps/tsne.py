@@ -120,7 +120,7 @@ class FedTSNE(FedMap):
     Up per site: `rounds` times n_landmarks m numbers, m being the number of axes or columns, then n_p n_landmarks in
     single precision; for the axes d (d + 1) / 2 once. The record has `estimated_bytes`, and a run that will move more
     than the rows warns. Memory at the coordinator: three arrays n x n_landmarks in single precision. Needs openTSNE:
-    ``pip install "fedspan[maps]"``.
+    ``pip install ".[maps]"``.
 
     Examples
     --------

@@ -55,7 +55,7 @@ def new_axes(*, shown: bool = False) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingPackageError(
-            "pictures on axes need matplotlib: pip install 'fedspan[plots]', or write a page with path='map.html'"
+            "pictures on axes need matplotlib: pip install '.[plots]' in a checkout, or a page: path='map.html'"
         ) from None
     make = pyplot.figure if shown else Figure
     return make(figsize=(7, 5), layout="constrained").subplots()

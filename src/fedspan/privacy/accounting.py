@@ -105,7 +105,7 @@ def _accountant_epsilon(events: tuple[tuple[float, int], ...], delta: float) -> 
         import dp_accounting as dp
     except ImportError:
         raise MissingPackageError(
-            "the accountant's figure needs dp-accounting: install it with 'pip install \"fedspan[privacy]\"'"
+            "the accountant's figure needs dp-accounting: install it with 'pip install \".[privacy]\"' in a checkout"
         ) from None
     if not events:
         return 0.0

@@ -31,7 +31,7 @@ def primitives() -> Any:
         from cryptography.hazmat.primitives.kdf import hkdf  # noqa: F401
     except ImportError:
         raise MissingPackageError(
-            'a secure sum needs cryptography, which is not installed: pip install "fedspan[secure]"'
+            'a secure sum needs cryptography, which is not installed: pip install ".[secure]" in a checkout'
         ) from None
     return found
 

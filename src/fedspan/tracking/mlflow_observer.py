@@ -73,7 +73,7 @@ def mlflow_observer(experiment: str = "fedspan", *, tracking_uri: str | None = N
         import mlflow
         from mlflow.exceptions import MlflowException
     except ImportError:
-        raise MissingPackageError("mlflow_observer needs MLflow: pip install 'fedspan[tracking]'") from None
+        raise MissingPackageError("mlflow_observer needs MLflow: pip install '.[tracking]' in a checkout") from None
     try:
         client = mlflow.MlflowClient(tracking_uri)
         found = client.get_experiment_by_name(experiment)

@@ -69,7 +69,9 @@ def tensorboard_observer(folder: str | os.PathLike[str]) -> TensorboardObserver:
     try:
         import tensorboard.summary.writer.event_file_writer  # noqa: F401
     except ImportError:
-        raise MissingPackageError("tensorboard_observer needs TensorBoard: pip install 'fedspan[tracking]'") from None
+        raise MissingPackageError(
+            "tensorboard_observer needs TensorBoard: pip install '.[tracking]' in a checkout"
+        ) from None
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise InputError(f"folder={str(folder)!r} is a file, and TensorBoard reads folders")

@@ -93,7 +93,7 @@ def test_disk_clock_server_versions_and_keys(kits, config, capsys, monkeypatch):
     next((kits / "north" / "startup").glob("*.key")).chmod(0o644)
     code, out = findings(capsys, kits / "north", "--config", config)
     problems = every_problem_has_a_remedy(out)
-    for words in ("MiB left", "no time server", "pip install 'fedspan[nvflare]'", "chmod 600"):
+    for words in ("MiB left", "no time server", "pip install '.[nvflare]'", "chmod 600"):
         assert words in problems
     assert code == 1
 
@@ -101,7 +101,7 @@ def test_disk_clock_server_versions_and_keys(kits, config, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ('url = "mysql://r@h/d"\nquery = "SELECT 1"', "pip install 'fedspan[mysql]'"),
+        ('url = "mysql://r@h/d"\nquery = "SELECT 1"', "pip install '.[mysql]'"),
         ('file = "none.csv"', "does not exist"),
         ('url = "postgresql://r@127.0.0.1:1/d"\nquery = "SELECT 1"', "the data can't be read"),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 import fedspan as fs
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment

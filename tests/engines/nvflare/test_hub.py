@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 
 from fedspan.engines.nvflare.flare import RefusedError
 from fedspan.engines.nvflare.server import hub as hubs

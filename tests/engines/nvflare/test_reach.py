@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 from fedspan.engines.nvflare.client.user_session import ServerOfflineError, UserSession
 from fedspan.engines.nvflare.setup import reach
 from fedspan.engines.nvflare.setup.kit import parse_plan, read_kit

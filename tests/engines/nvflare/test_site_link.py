@@ -8,7 +8,7 @@ from multiprocessing.connection import Listener
 
 import pytest
 
-pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install fedspan[nvflare]")
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
 from fedspan.engines.nvflare.flare import LARGE, RefusedError
 from fedspan.engines.nvflare.site import site_link
 from fedspan.engines.nvflare.site.site_link import SiteLink

@@ -106,7 +106,7 @@ def test_a_detached_study_is_its_users_alone_and_reports_why_it_failed(deploymen
     kit = str(deployment.kit("alice"))
     name = submit_study(kit, "broken", "[model]\n", 1.0)  # past the check of 'fedspan run'
     wait_for_study(deployment, name, "failed")
-    assert "[model] name = None must be one of" in study_at(kit, name, capsys)
+    assert "the name is missing, and must be one of" in study_at(kit, name, capsys)
     assert main(["fetch", str(deployment.kit("carol")), name, "--out", str(tmp_path / "x")]) == 2
     assert f"carol has no study '{name}' here" in capsys.readouterr().err
     with pytest.raises(fs.errors.InputError, match="'viewer', which may not run studies"):

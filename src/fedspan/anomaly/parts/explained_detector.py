@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.aggregation import Aggregator
+from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.anomaly.detector import FedDetector, few_levels
 from fedspan.anomaly.parts.drift_counts import in_other_units, view_counts, view_of
 from fedspan.anomaly.parts.exported_detector import export
@@ -80,8 +80,11 @@ class ExplainedDetector(FedDetector):
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.1 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out. Parameters are those of `FedStandardScaler.partial_fit`, and `monitor`: a `DriftMonitor` that
-        compares the rows with its reference before the model learns from them.
+        had been left out. Where sites may be malicious, the detector's aggregator or resilient solver combines the
+        moments, counts and shares of each batch.
+
+        Parameters are those of `FedStandardScaler.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
+        with its reference before the model learns from them.
         """
         if monitor is not None and hasattr(self, "offset_"):
             monitor.watch(X, sites=sites, window=batch)
@@ -97,7 +100,7 @@ class ExplainedDetector(FedDetector):
                 self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
                 self._count_baseline(fed, factor)
                 self._learn_on(fed, factor)
-            new = score_counts(self._training_scores(fed), self.sketch_edges_[None])[0]
+            new = score_counts(self._training_scores(fed), self.sketch_edges_[None], self._of_new_shares())[0]
             self.sketch_counts_ = self.sketch_counts_ + new
             if not first:
                 threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
@@ -151,7 +154,7 @@ class ExplainedDetector(FedDetector):
     def _count_baseline(self, fed: Federation, factor: float) -> None:
         """Count new rows by column and direction, to compare later ones with."""
         if hasattr(self, "baseline_"):
-            new = view_counts(self.baseline_, fed, None)
+            new = view_counts(self.baseline_, fed, None, self._of_new_shares())
             self.baseline_ = {**self.baseline_, "counts": np.float32(factor) * self.baseline_["counts"] + new}
 
     def _change_units(self, factor: Vector, shift: Vector) -> None:
@@ -174,9 +177,12 @@ class ExplainedDetector(FedDetector):
     def _check_exact_sums(self) -> None:
         """Refuse parameters with which sums are not exact."""
         given = self.get_params(deep=False)
-        for name in ("aggregator", "privacy"):
-            if given.get(name) is not None:
-                raise InputError(f"partial_fit adds exact sums up, and takes no {name}=...")
+        if given.get("privacy") is not None:
+            raise InputError("partial_fit adds sums up, and takes no privacy=...")
+
+    def _of_new_shares(self) -> Aggregator | None:
+        """Return the rule for the shares of new rows between edges: their median, where sites may be malicious."""
+        return None if self.get_params(deep=False).get("aggregator") is None else CoordinateMedian()
 
     def _keep_sums(self, fed: Federation) -> None:
         """Learn the sums of the first rows that `partial_fit` adds to, where ``fit`` has not kept them."""

@@ -29,7 +29,7 @@ def torch_module() -> Any:
         import torch
     except ImportError:
         raise MissingPackageError(
-            'training a network needs torch, which is not installed: pip install "fedspan[deep]"'
+            'training a network needs torch, which is not installed: pip install ".[deep]" in a checkout'
         ) from None
     return torch
 

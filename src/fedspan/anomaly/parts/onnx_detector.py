@@ -32,7 +32,9 @@ def onnx_model(arrays: Mapping[str, Array], precision: str) -> bytes:
     try:
         import onnx
     except ImportError:
-        raise MissingPackageError("a detector is written as ONNX by onnx: pip install 'fedspan[onnx]'") from None
+        raise MissingPackageError(
+            "a detector is written as ONNX by onnx: pip install '.[onnx]' in a checkout"
+        ) from None
     graph = _Graph(onnx, np.dtype(np.float64 if precision == "double" else np.float32), f"{PREFIX}text" in arrays)
     graph.build(arrays)
     return graph.model(arrays)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
-from fedspan.federation import Federation, Site, step
+from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
-from fedspan.sums.moments import row_totals
+from fedspan.sums.moments import aggregated, row_totals
 from fedspan.sums.row_transforms import same_columns
 
 Array = NDArray[Any]
@@ -63,10 +63,20 @@ def local_score_counts(site: Site, edges: Matrix) -> dict[str, Any]:
 def score_counts(fed: Federation, edges: Matrix, aggregator: Aggregator | None = None) -> Matrix:
     """Return the number (m, 258) of rows whose scores are up to the first edge, between edges, and above the last.
 
-    The sites see the scores as their columns.
+    The sites see the scores as their columns. An `aggregator` combines the sites' shares of rows up to each edge: of
+    rows between two edges most sites may have none.
     """
-    total = row_totals(["counts"], fed, local_score_counts, aggregator, edges=edges)
-    return np.asarray(total.sums["counts"], dtype=np.float64)
+    if aggregator is None:
+        total = row_totals(["counts"], fed, local_score_counts, None, edges=edges)
+        return np.asarray(total.sums["counts"], dtype=np.float64)
+    replies = fed.totals(local_score_counts, edges=edges)
+    up_to = {
+        site: {"n": reply["n"], "counts": np.cumsum(reply["counts"], axis=1, dtype=np.float64)}
+        for site, reply in replies.ok.items()
+    }
+    (found,), n = aggregated(Replies(up_to, replies.failed), ["counts"], aggregator)
+    rising = np.maximum.accumulate(np.clip(n * found.value, 0.0, n), axis=1)
+    return np.diff(rising, axis=1, prepend=0.0)
 
 
 def shares_up_to(counts: Matrix) -> Matrix:

@@ -57,7 +57,9 @@ def rebuild_card(folder: Path, seed: int) -> Card:
     mean = total["sum"] / total["n"]
     images = [X[:SHOWN], parts[:SHOWN], as_rows(mean, SHOWN)]
     names = ["on the phones", "what plain sums show", "what secure sums show: the mean"]
-    remark = "" if secure else "The total was added in the clear: secure sums need 'pip install fedspan[secure]'."
+    remark = (
+        "" if secure else "The total was added in the clear: secure sums need 'pip install .[secure]' in a checkout."
+    )
     return Card(
         "rebuild",
         "Secure sums",

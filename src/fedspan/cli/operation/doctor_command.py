@@ -74,7 +74,7 @@ def _versions() -> Iterator[Finding]:
     if sys.version_info < PYTHON:
         yield Finding("this Python is too old", f"install Python {PYTHON[0]}.{PYTHON[1]} or newer")
     if flare == "not installed":
-        yield Finding("NVIDIA FLARE is not installed", "pip install 'fedspan[nvflare]'")
+        yield Finding("NVIDIA FLARE is not installed", "pip install '.[nvflare]' in a checkout")
     elif not flare.startswith(NVFLARE):
         yield Finding(f"NVIDIA FLARE {flare} was not tested with fedspan {here}", f"pip install 'nvflare=={NVFLARE}*'")
     else:

@@ -158,7 +158,7 @@ class _CellFile:
             import h5py
             from anndata.io import read_elem
         except ImportError:
-            raise MissingPackageError("files of AnnData need anndata: pip install 'fedspan[atlas]'") from None
+            raise MissingPackageError("files of AnnData need anndata: pip install '.[atlas]' in a checkout") from None
         if not path.is_file():
             raise DataMissingError(f"there is no file {path}")
         try:

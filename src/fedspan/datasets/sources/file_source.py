@@ -68,7 +68,7 @@ class FileSource:
         try:
             import pyarrow  # noqa: F401
         except ImportError:
-            raise InputError("reading tables needs pyarrow and pandas: pip install 'fedspan[tables]'") from None
+            raise InputError("reading tables needs pyarrow and pandas: pip install '.[tables]' in a checkout") from None
         words: Words = {}
         try:
             names, batches = self._open(words)
@@ -176,7 +176,7 @@ def _open_excel(file: Path) -> Opened:
     try:
         frame = pd.read_excel(file, engine="calamine")
     except ImportError:
-        raise InputError(f"reading {file} needs python-calamine: pip install 'fedspan[excel]'") from None
+        raise InputError(f"reading {file} needs python-calamine: pip install '.[excel]' in a checkout") from None
     frame.columns = [str(name) for name in frame.columns]
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:

@@ -86,7 +86,7 @@ def safe_connection() -> Any:
     try:
         import duckdb
     except ImportError:
-        raise InputError("SQL on files, and 'where', need DuckDB: pip install 'fedspan[tables]'") from None
+        raise InputError("SQL on files, and 'where', need DuckDB: pip install '.[tables]' in a checkout") from None
     safe = {"enable_external_access": "false", "autoinstall_known_extensions": "false", "threads": "1"}
     return duckdb.connect(":memory:", config={**safe, "lock_configuration": "true"})
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy.engine import URL
 
-_MISSING = "reading databases needs SQLAlchemy: install it with 'pip install fedspan[sql]'"
+_MISSING = "reading databases needs SQLAlchemy: install it with 'pip install .[sql]' in a checkout"
 _FORM = "url must be written as postgresql://user@host/database, or mysql, mariadb, mssql, or sqlite:///file"
 _SIGNS = (
     "url can't be read with certainty: write the signs @ / : ? # % of a user or a password as %40 %2F %3A %3F %23 "
@@ -105,7 +105,7 @@ class SqlSource:
         if self._server is not None and find_spec(self._server.module) is None:
             return (
                 f"{self._server.name} needs the driver {self._server.module}, which is not installed: "
-                f"pip install 'fedspan[{self._server.extra}]'"
+                f"pip install '.[{self._server.extra}]' in a checkout"
             )
         rest = url.reveal().partition("://")[2]
         self._sqlite = self._server is None
@@ -151,7 +151,7 @@ class SqlSource:
         try:
             import pyarrow as pa
         except ImportError:
-            raise InputError("reading tables needs pyarrow and pandas: pip install 'fedspan[tables]'") from None
+            raise InputError("reading tables needs pyarrow and pandas: pip install '.[tables]' in a checkout") from None
         reached: list[bool] = []
         try:
             with self._rows(reached) as rows:

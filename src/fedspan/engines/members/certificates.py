@@ -29,7 +29,7 @@ def crypto() -> SimpleNamespace:
         from cryptography.hazmat.primitives.asymmetric import padding, rsa
     except ImportError:
         raise MissingPackageError(
-            'a real federation needs cryptography, which is not installed: pip install "fedspan[secure]"'
+            'a real federation needs cryptography, which is not installed: pip install ".[secure]" in a checkout'
         ) from None
     scheme = (padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32), hashes.SHA256())
     # The root signs lists by a scheme without randomness: the same list has the same bytes.

@@ -104,7 +104,7 @@ def check_token(settings: OidcSettings, token: str, nonce: str) -> tuple[str, st
         import jwt
     except ImportError:
         raise MissingPackageError(
-            'users from an identity provider need PyJWT, which is not installed: pip install "fedspan[oidc]"'
+            'users from an identity provider need PyJWT, which is not installed: pip install ".[oidc]" in a checkout'
         ) from None
     provider = _discovered(settings.issuer)
     try:

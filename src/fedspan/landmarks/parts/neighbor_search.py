@@ -34,7 +34,7 @@ def packages(*names: str) -> list[Any]:
         return [importlib.import_module(name) for name in names]
     except ImportError as error:
         raise MissingPackageError(
-            f'maps need {error.name}, which is not installed: pip install "fedspan[maps]"'
+            f'maps need {error.name}, which is not installed: pip install ".[maps]" in a checkout'
         ) from None
 
 

@@ -187,7 +187,7 @@ class Kit:
 def needs_nvflare() -> None:
     """Raise an error unless NVIDIA FLARE is installed."""
     if find_spec("nvflare") is None:
-        raise MissingPackageError("real federations need NVIDIA FLARE: pip install fedspan[nvflare]")
+        raise MissingPackageError("real federations need NVIDIA FLARE: pip install '.[nvflare]' in a checkout")
 
 
 def read_owner(folder: Path) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from fedspan.engines.members.enrolment import COORDINATOR
-from fedspan.engines.nvflare.setup.kit import FederationPlan
+from fedspan.engines.nvflare.setup.kit import TRANSPORTS, FederationPlan
 from fedspan.engines.nvflare.setup.parent_death_watch import child_environment
 from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.errors import FedspanError
@@ -39,15 +39,23 @@ class LocalDeployment:
         The owner's ``site.toml`` of each site.
     users : mapping, optional
         The role of each user; one analyst, ``alice``, by default.
+    transport : str, default="grpc"
+        See `TRANSPORTS`.
     """
 
     def __init__(
-        self, folder: Path, name: str, sites: Mapping[str, Path], users: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        name: str,
+        sites: Mapping[str, Path],
+        users: Mapping[str, str] | None = None,
+        transport: str = TRANSPORTS[0],
     ) -> None:
         self.folder = folder
         self._sites = dict(sites)
         roles = dict(users or {"alice": "analyst"})
-        self.plan = FederationPlan(name, "127.0.0.1", _free_port(), tuple(sorted(sites)), roles)
+        names = tuple(sorted(sites))
+        self.plan = FederationPlan(name, "127.0.0.1", _free_port(), names, roles, transport=transport)
         provision(self.plan, folder / "kits")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 

@@ -33,7 +33,7 @@ CALM, BUSY = 1.0, 0.25
 LIMIT = 6.0
 
 #: Seconds without progress after which a large answer is given up, and the number of them under way at a time.
-FETCH, AT_ONCE = 30.0, 2
+FETCH, AT_ONCE = 30.0, 1
 
 #: NVIDIA FLARE's name of the server.
 SERVER = "server"
@@ -167,7 +167,7 @@ class HubConnection:
             arrived.put(("", str(error) if known else f"no connection to the server: {type(error).__name__}"))
 
     def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
-        """Fetch a large answer, a few at a time: the server holds no more of them."""
+        """Fetch a large answer, one at a time: the server holds no more of them."""
         with self._fetching:
             try:
                 message = {"site": site, "answer": head["answer"]}

@@ -6,15 +6,20 @@ refused arrives as the equal plain number, or as an array of the declared kind a
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fedspan.errors import MessageError
+from fedspan.errors import FedspanError, MessageError
 from fedspan.federation.site.discovery import install_steps
+from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.steps import installed_steps
 from fedspan.federation.site.transforms import installed_transforms
 
 from .captured_calls import captured_calls
+from .test_reveals import numbers_of, texts_of
 
 DTYPES = ("?", "i1", "u1", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "U1", "S1")
 NUMBERS = (
@@ -124,3 +129,42 @@ def assert_plain(found, given):
         assert type(given) in (int, float, bool, str, type(None))
         assert found == given
         assert isinstance(found, bool) == isinstance(given, bool)
+
+
+def strangers(value):
+    """Yield values of the declared type that do not fit the rows: other names, other columns, other sizes."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+        yield from (np.array(["zz"]), value[:0], value[:1])
+    elif isinstance(value, np.ndarray) and value.ndim:
+        yield from (value[:0], np.zeros_like(value), value[:1])
+        if value.dtype.kind == "i":
+            yield value + 1
+    elif type(value) is int:
+        yield from (value + 1, 0, -1)
+
+
+@pytest.mark.parametrize("id", [id for id in functions() if not id.startswith(("transform ", "secure_sum."))])
+def test_errors_hold_no_cell(id):
+    """A site that reported which of its values a request does not list would report all of them, one by one."""
+    one = next((captured for captured in captured_calls().get(id, ()) if not captured.call.apart), None)
+    if one is None:
+        return
+    cells, texts = {f"{cell:.6g}" for cell in numbers_of(one.site)}, texts_of(one.site) | labels_of(one.site)
+    honest = dict(one.call.payload_of(one.site.name))
+    for name, value in honest.items():
+        for hostile in strangers(value):
+            try:
+                payload = one.call.step.validated({**honest, name: hostile})
+                SiteHost(one.site).perform(replace(one.call, run="law", number=0), payload, -1)
+            except FedspanError as error:
+                words = str(error).removeprefix(f"step {id!r}").replace(one.site.name, "")
+                numbers = re.findall(r"\d+\.\d{4,}(?:e-?\d+)?", words)
+                assert not {f"{float(number):.6g}" for number in numbers} & cells, words
+                assert not any(repr(text) in words for text in texts), words
+            except Exception:
+                continue
+
+
+def labels_of(site):
+    """Return targets that are text."""
+    return set() if site.y is None or site.y.dtype.kind != "U" else set(site.y.tolist())

@@ -420,7 +420,7 @@ def test_a_share_of_noise_leaves_in_a_secure_sum_alone():
         return {"n": 1}
 
     sites = [fs.Site(name, rows()) for name in "abc"]
-    with pytest.raises(QuorumError, match=r"only where a secure sum hides its part .*and this call is none"):
+    with pytest.raises(QuorumError, match=r"only where a secure sum hides its part .*and this call is not part of one"):
         fs.LocalFederation(sites).sum(shared_noise)
 
 

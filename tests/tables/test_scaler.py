@@ -247,3 +247,15 @@ def test_columns_of_very_different_units_are_protected_alike():
     )
     np.testing.assert_allclose(scaler.mean_ / units, 0.0, atol=0.3)
     np.testing.assert_allclose(scaler.scale_ / units, 1.0, atol=0.3)
+
+
+def test_partial_fit_with_weights_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(60, 3)), rng.random(60) + 0.1
+    theirs, ours = StandardScaler(), fs.FedStandardScaler()
+    for part in (slice(0, 20), slice(20, 60)):
+        theirs.partial_fit(X[part], sample_weight=w[part])
+        ours.partial_fit(X[part], sites=np.arange(len(X[part])) % 3, sample_weight=w[part])
+    np.testing.assert_allclose(ours.mean_, theirs.mean_)
+    np.testing.assert_allclose(ours.var_, theirs.var_)
+    np.testing.assert_allclose(ours.n_samples_seen_, theirs.n_samples_seen_)

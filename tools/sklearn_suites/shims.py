@@ -119,3 +119,10 @@ class StandardScaler(Shim):
     def made(self) -> Any:
         """Return `FedStandardScaler`."""
         return fs.FedStandardScaler(with_mean=self.with_mean, with_std=self.with_std)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn on from rows that are split among sites."""
+        if "ours" not in self.__dict__:
+            self.ours = self.made()
+        self.ours.partial_fit(X, sites=np.arange(X.shape[0]) % SITES, sample_weight=sample_weight)
+        return self

@@ -108,6 +108,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         y: Any = None,
         *,
         sites: Any = None,
+        sample_weight: Any = None,
         decay: float = 1.0,
         half_life: float | str | timedelta | None = None,
         batch: str | None = None,
@@ -117,6 +118,8 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
 
         Parameters
         ----------
+        sample_weight : array (n,), optional
+            Weights of the rows of a table. A federation's sites have their own.
         decay : float, default=1.0
             What the rows before count from now on, above 0 and at most 1. With 1 the result is that of all rows at
             once.
@@ -131,6 +134,10 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         fading = Fading.of(decay, half_life, at)
         if self.aggregator is not None or self.privacy is not None:
             raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
+        if sample_weight is not None:
+            fitted = hasattr(self, "n_samples_seen_")
+            X = self._as_federation(X, None, sites, sample_weight=sample_weight, reset=not fitted)
+            sites = None
         if not hasattr(self, "n_samples_seen_"):
             return self._learn_batch(X, y, sites, batch, fading, first=True, learn=None)
         return self._learn_batch(X, y, sites, batch, fading, first=False, learn=self._learn_on)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import re
 import shlex
 import shutil
@@ -19,10 +20,13 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 pytest.importorskip("psycopg", reason='psycopg is not installed: pip install "fedspan[sql]"')
 
 import fedspan as fs
+from fedspan.cli import main
 from fedspan.engines.nvflare.setup.local_deployment import _free_port
 from tests.owner.postgres_server import PASSWORD, programs, running_server
 
 from .conftest import wait_until
+
+pytestmark = pytest.mark.slow
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "between-hospitals.md"
 SITES = ("north", "south", "west")
@@ -52,15 +56,19 @@ class Machines:
 
     def run(self, machine, command):
         """Run a command to its end, and return what it printed."""
-        done = self._start(machine, command, subprocess.PIPE)
-        shown, _ = done.communicate(timeout=300)
-        assert done.returncode == 0, (machine, command, shown)
-        return shown
+        shown = io.StringIO()
+        with contextlib.chdir(self.folder / machine), contextlib.redirect_stdout(shown):
+            code = main(shlex.split(command)[1:])
+        assert code == 0, (machine, command, shown.getvalue())
+        return shown.getvalue()
 
     def start(self, machine, command):
         """Start a command that runs on."""
         with (self.folder / machine / "screen").open("w") as screen:
-            self.processes[machine] = self._start(machine, command, screen)
+            self.processes[machine] = subprocess.Popen(
+                [sys.executable, "-m", *shlex.split(command)], cwd=self.folder / machine, stdin=subprocess.DEVNULL,
+                stdout=screen, stderr=subprocess.STDOUT,
+            )  # fmt: skip
 
     def wait_for(self, machine, until):
         """Wait until a machine's process prints a line."""
@@ -78,17 +86,10 @@ class Machines:
         for process in self.processes.values():
             process.wait(60)
 
-    def _start(self, machine, command, out):
-        words = [sys.executable, "-m", *shlex.split(command)]
-        environment = os.environ | {"VISITS_PASSWORD": PASSWORD}
-        return subprocess.Popen(
-            words, cwd=self.folder / machine, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, text=True,
-            env=environment,
-        )  # fmt: skip
-
 
 @pytest.mark.skipif(programs() is None, reason="PostgreSQL's server is not installed")
-def test_three_hospitals_deploy_by_the_guide_and_run_a_study(tmp_path):
+def test_three_hospitals_deploy_by_the_guide_and_run_a_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISITS_PASSWORD", PASSWORD)
     files, commands = blocks()
     machines = Machines(tmp_path)
 

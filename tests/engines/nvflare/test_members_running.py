@@ -65,7 +65,8 @@ def test_a_site_is_added_copied_replaced_and_removed_during_a_study(deployment, 
     try:
         sign("approve", enroll(kit), "--add")
         assert main(["site", "join", str(kit), str(members)]) == 0
-        deployment.start("east")
+        deployment.start("east", wait=False)
+        deployment.wait_until("east", "east joined the federation", 300.0)
         study = Study(deployment.kit("alice"))
         study.start()
         study.until({*SITES, "east"}, "the new site is in no study")

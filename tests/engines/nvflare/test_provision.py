@@ -11,6 +11,7 @@ import pytest
 
 from fedspan.cli import main
 from fedspan.engines.members.authority_folder import AuthorityFolder
+from fedspan.engines.nvflare.setup import provision
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError
@@ -213,3 +214,32 @@ def test_a_command_refuses_the_kit_of_another_participant(kits, tmp_path, capsys
     assert "is not a kit: it has no fedspan.json" in capsys.readouterr().err
     assert main(["federation", "status", str(kits / "north")]) == 2
     assert "needs a user's kit" in capsys.readouterr().err
+
+
+def test_a_kill_while_a_list_is_installed_is_made_good(tmp_path, monkeypatch):
+    plan, out = write_plan(tmp_path / "fed.toml", ["north", "south"], {"alice": "analyst"}), tmp_path / "out"
+    assert main(["federation", "init", str(plan), "--kits", "--out", str(out)]) == 0
+    hq, kit, request = tmp_path / "hq", out / "north", tmp_path / "r"
+    (out / "authority").rename(hq)
+    assert main(["site", "enroll", "north", "--kit", str(kit), "--request", str(request)]) == 0
+    assert main(["federation", "approve", str(request), "--authority", str(hq), "--replace"]) == 0
+    old, data = Identity.from_kit(kit), (hq / "members.json").read_bytes()
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments):
+        raise Killed
+
+    for where in ("install_certificate", "_write_settings"):
+        with monkeypatch.context() as at:
+            at.setattr(provision, where, killed)
+            with pytest.raises(Killed):
+                provision.join(kit, data)
+        provision.check_own(kit)
+        assert Identity.from_kit(kit).certificate != old.certificate
+    (kit / "startup" / "client.crt").write_bytes(old.certificate)  # between certificate and key
+    provision.check_own(kit)
+    (kit / "startup" / "client.key").unlink()
+    with pytest.raises(InputError, match="cannot be used"):
+        provision.check_own(kit)

@@ -188,12 +188,6 @@ class Site:
         return self._shown("sample_weight", self._open.sample_weight)
 
     @property
-    def is_array(self) -> bool:
-        """Whether ``X`` is the array that the site was made of, so that reading it costs nothing."""
-        data = self._data
-        return all(one is None for one in (data.frame, data.transform, data.stream, data.sparse))
-
-    @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return self._data.sample_weight is not None

@@ -107,7 +107,7 @@ def two_groups(distances: Array) -> NDArray[np.bool_] | None:
     if count < _FEW:
         return None
     second = distances[:, k_medoids(distances, 2)].argmin(axis=1) == 1
-    small = second if 2 * second.sum() <= count else ~second
+    small: NDArray[np.bool_] = second if 2 * second.sum() <= count else ~second
     same = small[:, None] == small
     within = float(distances[same].sum()) / max(1, int(same.sum()) - count)
     between = float(distances[~same].mean()) if not same.all() else 0.0

@@ -44,7 +44,7 @@ MOST_FEATURES = 10_000
 #: Higher powers spread the rows over so many magnitudes that sums of them are about the largest row alone.
 MOST_DEGREE = 8
 
-_HERE: dict[str, Any] = {}  # transformers of this process: only their names travel
+_HERE: dict[str, tuple[Any, int]] = {}  # transformers of this process, and their features: only their names travel
 
 
 @transform("mixed_regression.polynomial")
@@ -78,7 +78,10 @@ def in_this_process(X: Array, name: str) -> Array:
     """Return the features that a transformer of this process makes of the rows."""
     if name not in _HERE:
         raise InputError(f"the transformer {name!r} is not in this process: it works on the embedded engine only")
-    return np.asarray(_HERE[name].transform(X), dtype=np.float64)
+    transformer, features = _HERE[name]
+    if not len(X):  # scikit-learn's refuse a table without rows
+        return np.empty((0, features))
+    return np.asarray(transformer.transform(X), dtype=np.float64)
 
 
 def products(n_columns: int, degree: int, interactions: bool) -> Iterator[tuple[int, ...]]:
@@ -142,9 +145,9 @@ class FeatureMap:
             yield fed.apply(polynomial, degree=int(self.degree), interactions=self._interactions)
         else:  # a digest of some mapped rows distinguishes transformers that print alike
             probe = np.random.default_rng(0).uniform(-1.0, 1.0, size=(3, self.n_columns))
-            digest = blake2b(np.ascontiguousarray(self.transform(probe)).tobytes(), digest_size=8).hexdigest()
-            name = f"{self.features!r} #{digest}"
-            _HERE[name] = self.features
+            mapped = np.ascontiguousarray(self.transform(probe))
+            name = f"{self.features!r} #{blake2b(mapped.tobytes(), digest_size=8).hexdigest()}"
+            _HERE[name] = self.features, mapped.shape[1]
             try:
                 yield fed.apply(in_this_process, name=name)
             finally:

@@ -40,8 +40,6 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 #: Slow steps in a row after which the likelihood has no maximum.
 _PATIENCE = 6
-#: Functions of time whose product with a covariate is tested: 1 minus the survival, the rank, time, its logarithm.
-TRANSFORMS = ("km", "rank", "identity", "log")
 
 
 @dataclass(frozen=True)

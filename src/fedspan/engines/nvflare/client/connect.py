@@ -12,6 +12,7 @@ from fedspan.engines.members.member_list import ends_soon
 from fedspan.engines.nvflare.client.nvflare_transport import NVFlareTransport
 from fedspan.engines.nvflare.client.user_session import DeniedError
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit
+from fedspan.engines.nvflare.setup.provision import check_own
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import SignedRequests
 from fedspan.engines.remote.coordinator.site_directory import SiteDirectory, SiteReport
@@ -40,7 +41,7 @@ def connect(
     Parameters
     ----------
     kit : path
-        The user's kit, as ``fedspan federation init`` made it.
+        The user's kit, as ``fedspan user enroll`` and ``join`` made it.
     seed : int, default=0
         The seed of its runs, unless an estimator has a ``random_state``.
     policy : Policy, optional
@@ -55,6 +56,7 @@ def connect(
     """
     needs_nvflare()
     path = read_kit(kit).path
+    check_own(path)
     user = Identity.from_kit(path)
     if soon := ends_soon(path):
         warnings.warn(soon, stacklevel=2)

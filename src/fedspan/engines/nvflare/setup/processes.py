@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -17,12 +18,15 @@ from fedspan.engines.nvflare.setup.console_events import Refusal, report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start, no_tensors
+from fedspan.engines.nvflare.setup.provision import check_own
 from fedspan.engines.nvflare.site.worker_process import Supervisor
-from fedspan.engines.remote.messages.identity import Authority, Identity
-from fedspan.errors import InputError, MessageError
+from fedspan.errors import InputError
 
 #: The exit code of a site that the coordinator does not admit, and that is not to be started again by itself.
 NOT_ADMITTED = 3
+
+#: A parameter of the C library's ``mallopt``.
+_M_ARENA_MAX = -8
 
 #: The locks of kits that this process has.
 _held: list[object] = []
@@ -74,11 +78,7 @@ def _opened(path: Path, kind: str) -> Kit:
     kit = read_kit(path)
     kit.must_be(kind, f"'fedspan {kind} start'")
     needs_nvflare()
-    identity = Identity.from_kit(kit.path)
-    try:
-        Authority.from_kit(kit.path).verify(identity.certificate, identity.sign(b"mine"), b"mine")
-    except MessageError as error:
-        raise InputError(f"the kit {kit.path} cannot be used: {error}") from None
+    check_own(kit.path)
     _held.append(lock_kit(kit.path))
     if soon := ends_soon(kit.path):
         report(soon)
@@ -109,9 +109,11 @@ def listening_address(server: str) -> str | None:
 
 
 def _prepare() -> None:
-    """Take over signals."""
+    """Take over signals, and give memory of large messages back to the system."""
     no_tensors()
     be_a_parent()
+    with suppress(AttributeError, OSError):  # of the GNU C library alone: threads share what was freed
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: _end_all("stopped", lambda: os._exit(0)))
 

@@ -28,7 +28,8 @@ from fedspan.engines.nvflare.setup.hardening import (
     site_resources,
 )
 from fedspan.engines.nvflare.setup.kit import FederationPlan, parse_address, read_owner, write_json
-from fedspan.errors import InputError
+from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.errors import InputError, MessageError
 
 #: The folder with the authority's key, which makes participants.
 AUTHORITY = "authority"
@@ -75,15 +76,33 @@ def join(folder: Path, data: bytes, root_digest: str = "") -> MemberList:
         if member is None:
             why = f"{whose!r} is not on the list of participants of {members.federation} (version {members.version})"
             raise RemovedError(f"{why}: ask its authority to approve the request")
-    for whose, key in key_files(folder, kind, name).items():
+    files = key_files(folder, kind, name)
+    for key in files.values():  # the list first: what a kill leaves undone is done from it when the kit is used
+        write_whole(key.parent / "rootCA.pem", root)
+        write_whole(key.parent.parent / MEMBERS, data)
+    for whose, key in files.items():
         member = own[whose]
         assert member is not None
         install_certificate(key, member.certificates)
-        home = key.parent.parent
-        write_whole(key.parent / "rootCA.pem", root)
-        _write_settings(home, "user" if whose == RUNNER else kind, whose, members)
-        write_whole(home / MEMBERS, data)
+        _write_settings(key.parent.parent, "user" if whose == RUNNER else kind, whose, members)
     return members
+
+
+def check_own(folder: Path) -> None:
+    """Refuse a kit whose certificate is not valid by its own list; finish what a kill may have left undone."""
+    try:
+        _verify_own(folder)
+    except (InputError, MessageError) as error:
+        try:
+            join(folder, (folder / MEMBERS).read_bytes())
+            _verify_own(folder)
+        except (InputError, MessageError):
+            raise InputError(f"the kit {folder} cannot be used: {error}") from None
+
+
+def _verify_own(folder: Path) -> None:
+    identity = Identity.from_kit(folder)
+    Authority.from_kit(folder).verify(identity.certificate, identity.sign(b"mine"), b"mine")
 
 
 def read_owner_of(folder: Path, kind: str) -> None:

@@ -16,6 +16,7 @@ from fedspan.datasets.sources import streamed_table
 from fedspan.errors import InputError
 from fedspan.federation.site import site
 from fedspan.sums import row_blocks
+from fedspan.tables.parts import cells
 
 N, D = 5300, 4
 rng = np.random.default_rng(0)
@@ -32,20 +33,20 @@ def blocks_of_1000(monkeypatch):
     monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 1000 * 8 * D)
 
 
-def parquet_folder(frame, folder):
+def parquet_folder(frame, folder, **options):
     folder.mkdir()
     for number, at in enumerate(range(0, len(frame), 1700)):
         frame[at : at + 1700].to_parquet(folder / f"part-{number}.parquet", row_group_size=600)
-    return fs.stream(folder)
+    return fs.stream(folder, **options)
 
 
-def csv_file(frame, path):
+def csv_file(frame, path, **options):
     frame.to_csv(path.with_suffix(".csv"), index=False, float_format="%.17g")
-    return fs.stream(path.with_suffix(".csv"))
+    return fs.stream(path.with_suffix(".csv"), **options)
 
 
-def arrow_dataset(frame, path):
-    return fs.stream(ds.dataset(pa.Table.from_pandas(frame, preserve_index=False)))
+def arrow_dataset(frame, path, **options):
+    return fs.stream(ds.dataset(pa.Table.from_pandas(frame, preserve_index=False)), **options)
 
 
 def duckdb_query(frame, path):
@@ -55,10 +56,10 @@ def duckdb_query(frame, path):
     return fs.stream("SELECT a, b, c, d FROM rows ORDER BY place", connection=connection)
 
 
-def sqlite_query(frame, path):
+def sqlite_query(frame, path, *, columns=tuple("abcd"), **options):
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     frame.to_sql("rows", connection, index_label="place")
-    return fs.stream("SELECT * FROM rows ORDER BY place;", connection=connection, columns=list("abcd"))
+    return fs.stream("SELECT * FROM rows ORDER BY place;", connection=connection, columns=columns, **options)
 
 
 def feather_file(frame, path):
@@ -75,6 +76,21 @@ MODELS = {
         ("components_", "explained_variance_"),
     ),
     "detector": (fs.FedPCADetector(2, distance="mahalanobis"), ("offset_", "components_", "whitening_")),
+    "residual_detector": (fs.FedPCADetector(2, distance="residual"), ("offset_", "components_")),
+    "combined_detector": (fs.FedPCADetector(2, distance="combined"), ("offset_", "components_")),
+    "anomaly_detector": (fs.FedAnomalyDetector(random_state=0), ("offset_",)),
+    "isolation_detector": (fs.FedIsolationDetector(random_state=0), ("offset_",)),
+    "centers_detector": (fs.FedCentersDetector(random_state=0), ("offset_",)),
+    "power": (fs.FedPCA(2, solver="power", random_state=0), ("components_",)),
+    "landmarks": (fs.FedLandmarks(20, rounds=5, random_state=0), ("landmarks_", "mmd2_")),
+    "map_by_sums": (
+        fs.FedTSNE(
+            share="sums",
+            sums_settings={"rounds": 4, "exaggeration_rounds": 2, "grid": 8, "codebooks": 1},
+            random_state=0,
+        ),
+        ("centers_", "center_positions_"),
+    ),
     "k_means": (fs.FedKMeans(3, random_state=0), ("cluster_centers_", "cluster_sizes_", "inertia_")),
 }
 
@@ -107,6 +123,83 @@ def test_every_source_gives_the_same(source, tmp_path, blocks_of_1000):
     assert [(one.shape, max(len(block) for block in one.batches(300))) for one in sites] == [
         ((len(frame), D), min(300, len(frame))) for frame in PARTS.values()
     ]
+
+
+REGRESSIONS = {
+    "linear": (fs.FedLinearRegression(), TABLE["a"] - 2 * TABLE["b"]),
+    "logistic": (fs.FedLogisticRegression(), (TABLE["a"] > TABLE["a"].median()).astype(float)),
+    "poisson": (fs.FedPoissonRegression(), np.floor(np.abs(TABLE["a"]) / 4)),
+    "mixed": (fs.FedMixedRegressor(1, random_state=0), TABLE["a"] - 2 * TABLE["b"]),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_regressions_give_the_same_from_blocks(name, tmp_path, blocks_of_1000):
+    model, target = REGRESSIONS[name]
+    target = target + rng.normal(size=N) if name in ("linear", "mixed") else target
+    parts = {site: frame[["b", "c", "d"]].assign(y=target[frame.index]) for site, frame in PARTS.items()}
+    fed = fs.federate({site: parquet_folder(frame, tmp_path / site) for site, frame in parts.items()}, y="y")
+    found, whole = (type(model)(**model.get_params()).fit(one) for one in (fed, fs.federate(parts, y="y")))
+    scale = np.abs(whole.coef_).max()
+    np.testing.assert_allclose(found.coef_, whole.coef_, rtol=1e-12, atol=1e-12 * scale)
+
+
+def test_statistics_give_the_same_from_blocks(tmp_path, blocks_of_1000):
+    found, whole = (fs.describe(fed).to_frame() for fed in (streamed(parquet_folder, tmp_path), fs.federate(PARTS)))
+    pd.testing.assert_frame_equal(found, whole, rtol=1e-12)
+
+
+MIXED = TABLE.assign(protocol=rng.choice(["tcp", "udp", "icmp"], N), port=rng.integers(0, 50, N)).drop(
+    columns=["c", "d"]
+)
+MIXED.loc[::40, "protocol"] = None
+
+
+@pytest.mark.parametrize(
+    "source", [parquet_folder, csv_file, arrow_dataset, sqlite_query], ids=lambda one: one.__name__
+)
+def test_the_encoder_reads_text_in_blocks(source, tmp_path, blocks_of_1000, monkeypatch):
+    monkeypatch.setattr(cells, "BLOCK_CELLS", 1000 * MIXED.shape[1])
+    parts = {name: MIXED.loc[frame.index] for name, frame in PARTS.items()}
+    tables = {
+        name: source(frame, tmp_path / name, columns=list(MIXED.columns), text=True) for name, frame in parts.items()
+    }
+    encoded = []
+    for fed in (fs.federate(tables), fs.federate(parts)):
+        encoder = fs.FedTabularEncoder().fit(fed)
+        encoded.append((encoder.get_feature_names_out().tolist(), fs.FedPCADetector(2).fit(encoder.transform(fed))))
+    (names, found), (whole_names, whole) = encoded
+    assert names == whole_names
+    np.testing.assert_allclose(found.offset_, whole.offset_, rtol=1e-12)
+    np.testing.assert_allclose(found.components_, whole.components_, rtol=1e-12, atol=1e-12)
+    with pytest.raises(fs.errors.QuorumError, match="has the dtype object, and must hold numbers"):
+        fs.FedPCA(2).fit(fs.federate(tables))
+
+
+def test_a_run_that_ends_in_mid_pass_continues_there(tmp_path, blocks_of_1000, monkeypatch):
+    def fit():
+        tables = {name: fs.stream(tmp_path / name) for name in PARTS}
+        return fs.FedKMeans(3, random_state=0).fit(fs.federate(tables, run_dir=tmp_path / "run"))
+
+    for name, frame in PARTS.items():
+        parquet_folder(frame, tmp_path / name)
+    read, left = streamed_table._values, iter(range(25))
+
+    def interrupted(*args, **options):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return read(*args, **options)
+
+    monkeypatch.setattr(streamed_table, "_values", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit()
+    monkeypatch.setattr(streamed_table, "_values", read)
+    model = fit()
+    replayed = [call.replayed for call in model.run_.calls]
+    assert replayed[0]
+    assert not replayed[-1]
+    whole = fs.FedKMeans(3, random_state=0).fit(fs.federate(PARTS))
+    np.testing.assert_allclose(model.cluster_centers_, whole.cluster_centers_, rtol=1e-12)
 
 
 def test_a_pipeline_streams(tmp_path, blocks_of_1000):

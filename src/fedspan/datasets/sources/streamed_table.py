@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 #: Rows that are read at once, at most: about 2 million cells.
 _READ_CELLS = 2**21
+_CHOOSE = "choose others with columns=[...], or read text with text=True for FedTabularEncoder"
 
 
-def stream(source: Any, *, columns: Sequence[str] | None = None, connection: Any = None) -> RowStream:
+def stream(
+    source: Any, *, columns: Sequence[str] | None = None, connection: Any = None, text: bool = False
+) -> RowStream:
     """Return a table for `fedspan.Site` whose rows stay where they are, for data larger than memory.
 
     A site reads it in blocks, once for every pass over the rows, and holds one block at a time. Every method by sums
@@ -35,9 +38,11 @@ def stream(source: Any, *, columns: Sequence[str] | None = None, connection: Any
         A Parquet, Feather or CSV file, or a folder of such files of one kind; a ``pyarrow.dataset.Dataset``; or with
         `connection` an SQL query, whose rows must come in the same order every time (``ORDER BY``).
     columns : names, optional
-        The columns to read, which must hold numbers. Default: all.
+        The columns to read, which must hold numbers unless `text`. Default: all.
     connection : optional
         A connection of DuckDB, or of Python's database interface (DB-API), for a query.
+    text : bool, default=False
+        Read columns of text, too, for `fedspan.FedTabularEncoder`: what it makes of them is numbers.
 
     Examples
     --------
@@ -47,14 +52,14 @@ def stream(source: Any, *, columns: Sequence[str] | None = None, connection: Any
     ((3, 2), ('a', 'b'), [2, 1])
     """
     if connection is not None:
-        return _Query(str(source), connection, columns)
-    return _Files(source, columns)
+        return _Query(str(source), connection, columns, text=text)
+    return _Files(source, columns, text=text)
 
 
 class _Table(RowStream):
-    """What files and queries have in common: Arrow or plain batches become blocks of float64."""
+    """What files and queries have in common: batches become blocks of float64, or with text of objects."""
 
-    def batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+    def batches(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield blocks of at most `rows` rows."""
         d = self.shape[1]
         at_once = max(1, min(_READ_CELLS // max(1, d), 2**16))
@@ -63,7 +68,7 @@ class _Table(RowStream):
                 yield batch[start : start + rows]
 
     @abstractmethod
-    def _batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+    def _batches(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield batches of about `rows` rows."""
 
     @abstractmethod
@@ -81,7 +86,7 @@ class _Table(RowStream):
             raise InputError(f"{self.label} has no column {name!r}. Columns: {', '.join(names[:20])}")
         values = [block[:, 0] for block in self._with([name]).batches(2**16)]
         rest = self._with([other for other in names if other != name])
-        return rest, np.concatenate(values) if values else np.empty(0)
+        return rest, _of_one_kind(np.concatenate(values)) if values else np.empty(0)
 
     def __repr__(self) -> str:
         return f"<{self.label}: {self.shape[0]} x {self.shape[1]}, streamed>"
@@ -90,13 +95,12 @@ class _Table(RowStream):
 class _Files(_Table):
     """The files of an Arrow dataset."""
 
-    def __init__(self, source: Any, columns: Sequence[str] | None) -> None:
+    def __init__(self, source: Any, columns: Sequence[str] | None, *, text: bool) -> None:
         self._dataset = source if hasattr(source, "get_fragments") else _dataset(source)
         self.label = "the dataset" if self._dataset is source else str(source)
         schema = self._dataset.schema
         self.feature_names = _known(columns, schema.names, self.label)
-        for name in self.feature_names:
-            _check_type(schema.field(name).type, name, self.label)
+        self.text = True in [_is_text(schema.field(name).type, name, self.label, text) for name in self.feature_names]
         self.shape = (int(self._dataset.count_rows()), len(self.feature_names))
 
     def stamp(self) -> str:
@@ -112,21 +116,22 @@ class _Files(_Table):
         made = object.__new__(type(self))
         made._dataset, made.label = self._dataset, self.label
         made.feature_names, made.shape = tuple(names), (self.shape[0], len(names))
+        made.text = True in [_is_text(self._dataset.schema.field(name).type, name, self.label, True) for name in names]
         return made
 
-    def _batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+    def _batches(self, rows: int) -> Iterator[NDArray[Any]]:
         names = list(self.feature_names or ())
         for fragment in self._dataset.get_fragments():
             for batch in _fragment_batches(fragment, self._dataset.schema, names, rows):
                 if batch.num_rows:
-                    yield _values(batch, names)
+                    yield _values(batch, names, text=self.text)
 
 
 class _Query(_Table):
     """The rows of an SQL query, which is made again for every pass."""
 
-    def __init__(self, query: str, connection: Any, columns: Sequence[str] | None) -> None:
-        self.label = "the query"
+    def __init__(self, query: str, connection: Any, columns: Sequence[str] | None, *, text: bool) -> None:
+        self.label, self.text = "the query", text
         self._query, self._connection = query.rstrip().rstrip(";"), connection
         self.feature_names = _known(columns, self._names(self._query), self.label)
         counted = self._rows(f"SELECT COUNT(*) FROM ({self._query}) AS counted")
@@ -139,23 +144,24 @@ class _Query(_Table):
 
     def _with(self, names: Sequence[str]) -> Self:
         made = object.__new__(type(self))
-        made.label, made._query, made._connection = self.label, self._query, self._connection
+        made.label, made._query, made._connection, made.text = self.label, self._query, self._connection, self.text
         made.feature_names, made.shape = tuple(names), (self.shape[0], len(names))
         return made
 
-    def _batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+    def _batches(self, rows: int) -> Iterator[NDArray[Any]]:
         if hasattr(self._connection, "cursor") and type(self._connection).__module__.partition(".")[0] == "duckdb":
             found = self._connection.cursor().execute(self._query)
             reader = found.fetch_record_batch(rows)
             for batch in reader:
-                yield _values(batch, list(self.feature_names or ()))
+                yield _values(batch, list(self.feature_names or ()), text=self.text)
             return
         places = [self._names(self._query).index(name) for name in self.feature_names or ()]
         for some in self._rows(self._query, rows):
             try:
-                block = np.array([[row[place] for place in places] for row in some], dtype=np.float64)
+                cells = [[row[place] for place in places] for row in some]
+                block = np.array(cells, dtype=object if self.text else np.float64)
             except (TypeError, ValueError):
-                raise InputError(f"{self.label} has cells that are no numbers: choose columns of numbers") from None
+                raise InputError(f"{self.label} has cells that are no numbers: {_CHOOSE}") from None
             yield block.reshape(len(some), len(places))
 
     def _names(self, query: str) -> list[str]:
@@ -198,13 +204,21 @@ def _fragment_batches(fragment: Any, schema: Any, names: list[str], rows: int) -
     yield from fragment.to_batches(schema=schema, columns=names, **options)
 
 
-def _values(batch: pa.RecordBatch, names: list[str]) -> NDArray[np.float64]:
-    """Return a batch as a block of float64, whose missing cells are NaN."""
-    block = np.empty((batch.num_rows, len(names)), order="F")
+def _values(batch: pa.RecordBatch, names: list[str], *, text: bool) -> NDArray[Any]:
+    """Return a batch as a block: of float64, whose missing cells are NaN, or of any cells."""
+    block = np.empty((batch.num_rows, len(names)), dtype=object if text else np.float64, order="F")
     for place, name in enumerate(names):
         column = batch.column(name)
         block[:, place] = column.to_numpy(zero_copy_only=False)
     return block
+
+
+def _of_one_kind(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the cells of a column as numbers, or as text where not all are numbers."""
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        return values.astype(str)
 
 
 def _known(columns: Sequence[str] | None, names: Sequence[str], label: str) -> tuple[str, ...]:
@@ -215,8 +229,8 @@ def _known(columns: Sequence[str] | None, names: Sequence[str], label: str) -> t
     return tuple(map(str, names if columns is None else columns))
 
 
-def _check_type(kind: Any, name: str, label: str) -> None:
-    """Refuse columns that hold no numbers."""
+def _is_text(kind: Any, name: str, label: str, text: bool) -> bool:
+    """Return whether a column holds text; refuse it unless `text`, and what is neither text nor numbers."""
     from pyarrow import types
 
     numbers: tuple[Callable[[Any], bool], ...] = (
@@ -225,8 +239,9 @@ def _check_type(kind: Any, name: str, label: str) -> None:
         types.is_boolean,
         types.is_decimal,
     )
-    if not any(is_one(kind) for is_one in numbers):
-        raise InputError(
-            f"{label}: column {name!r} holds {kind}, and a streamed table holds numbers: choose others with "
-            "columns=[...]"
-        )
+    if any(is_one(kind) for is_one in numbers):
+        return False
+    of_values = kind.value_type if types.is_dictionary(kind) else kind
+    if not text or not (types.is_string(of_values) or types.is_large_string(of_values)):
+        raise InputError(f"{label}: column {name!r} holds {kind}, and a streamed table holds numbers: {_CHOOSE}")
+    return True

@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 
 class RowStream(ABC):
-    """A table of numbers that is read in blocks, in the same order every time (see `fedspan.stream`).
+    """A table that is read in blocks, in the same order every time (see `fedspan.stream`).
 
     Attributes
     ----------
@@ -19,14 +18,17 @@ class RowStream(ABC):
         What messages call it.
     shape : (n, d)
     feature_names : tuple of str or None
+    text : bool
+        Whether some columns hold text: blocks are then of objects.
     """
 
     label: str
     shape: tuple[int, int]
     feature_names: tuple[str, ...] | None
+    text: bool = False
 
     @abstractmethod
-    def batches(self, rows: int) -> Iterator[NDArray[np.float64]]:
+    def batches(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield the rows in blocks of at most this number, in their order."""
 
     @abstractmethod

@@ -103,7 +103,9 @@ class SiteData:
             return _frame_values(self.frame.iloc[:0])
         if self.sparse is None and self.stream is None:
             return self.X[:0]
-        return np.empty((0, *self.shape[1:]), dtype=np.float64 if self.sparse is None else self.sparse.dtype)
+        if self.stream is not None:
+            return np.empty((0, *self.shape[1:]), dtype=object if self.stream.text else np.float64)
+        return np.empty((0, *self.shape[1:]), dtype=self.sparse.dtype)
 
     def values(self, part: slice) -> Array:
         """Return the values of some rows, without those of the others."""

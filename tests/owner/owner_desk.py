@@ -103,7 +103,7 @@ class Wires:
         self.sites = tuple(self.desks)
 
     def send(self, requests, deadline):
-        return {name: self.desks[name].worker.answer(request) for name, request in requests.items()}
+        return ((name, self.desks[name].worker.answer(request)) for name, request in requests.items())
 
     def online(self):
         return frozenset(self.sites)

@@ -13,6 +13,7 @@ from typing import Any
 from fedspan.errors import LedgerError, MessageError, PausedError, PolicyError, with_note
 from fedspan.federation import Site
 from fedspan.federation.site.call_context import OversizeError
+from fedspan.federation.site.step_digests import neighbours
 from fedspan.federation.site.steps import find_step, installed_steps
 from fedspan.federation.site.transforms import MOST_PARTS, installed_transforms
 from fedspan.federation.versions import version_of
@@ -113,13 +114,16 @@ class Admission:
         return LEAST_SITES if self._rules is None else self._rules.least_sites
 
     def check_sender(self, request: OwnerRequest, sites: Collection[str], version: str) -> None:
-        """Refuse a request that is not from a user of the federation, to this site, in this version of fedspan."""
+        """Refuse a request that is not from a user of the federation, to this site, in this version or one next to it.
+
+        A user's side of such a version sends no step that differs.
+        """
         if not request.role:
             raise PolicyError(f"{request.user!r} is not a user of this federation: the certificate has no role")
         if self.site.name not in sites:
             raise MessageError(f"the message is for {', '.join(sorted(sites))[:200]}, not for {self.site.name}")
         mine = version_of("fedspan")
-        if version != mine and request.kind != "hello":
+        if not neighbours(version, mine) and request.kind != "hello":
             raise PolicyError(f"this site runs fedspan {mine}, and the request comes from fedspan {version}")
         if self.closed:
             raise PausedError(self.closed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedspan.engines.remote.site.refusals import read_facts
+from fedspan.engines.remote.messages.refusals import read_facts
 
 
 def test_facts_are_few_names_with_numbers():

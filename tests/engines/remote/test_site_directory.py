@@ -88,7 +88,8 @@ def test_numbers_of_several_kinds_are_numbers(net):
     "owner", [b"", b"\xff", b"[]", b'{"columns": 3}', b"{}", None, b'{"rows": "x"}', b"[" * 100_000, b"[]," * 2**20]
 )
 def test_what_an_owner_publishes_is_ignored_where_it_is_unreadable(owner):
-    assert site_directory._published(owner) == (None, {}, ())
+    report = site_directory.SiteReport(**site_directory._published(owner))
+    assert (report.rows, report.columns, report.allowed, report.approval) == (None, {}, (), False)
 
 
 def test_a_report_of_100_000_brackets_is_refused_in_a_sentence():

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.engines.remote.messages.refusals import StepLimitError
 from fedspan.engines.remote.site import step_process
-from fedspan.engines.remote.site.refusals import StepLimitError
 from fedspan.federation import FailureKind
 from fedspan.federation.site.steps import find_step
 from fedspan.owner.admission import Admission

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -36,6 +35,8 @@ def kit_instance(folder: Path) -> str:
 
 def lock_kit(folder: Path) -> IO[bytes]:
     """Take a kit for this process as long as the result is open; refuse where another process has it."""
+    import fcntl  # not on Windows, where analysts may have kits
+
     held = (folder / "lock").open("ab")
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

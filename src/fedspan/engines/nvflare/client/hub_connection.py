@@ -33,7 +33,7 @@ CALM, BUSY = 1.0, 0.25
 LIMIT = 6.0
 
 #: Seconds without progress after which a large answer is given up, and the number of them under way at a time.
-FETCH, AT_ONCE = 30.0, 2
+FETCH, AT_ONCE = 30.0, 1
 
 #: NVIDIA FLARE's name of the server.
 SERVER = "server"
@@ -42,7 +42,7 @@ LATE = "no answer within the deadline"
 
 _log = logging.getLogger(__name__)
 
-#: A site and its answer, where a large one waits, or why there is none; without a site: the connection is broken.
+#: A site and its answer, where a large one waits, or why it is missing; without a site: the connection is broken.
 _Arrived = tuple[str, bytes | dict[str, Any] | str]
 
 
@@ -102,7 +102,7 @@ class HubConnection:
     def call(
         self, requests: Mapping[str, bytes], seconds: float, way_back: float
     ) -> Iterator[tuple[str, bytes | Lost]]:
-        """Send requests through the hub; yield each site's answer when it arrives, or why there is none."""
+        """Send requests through the hub; yield each site's answer when it arrives, or why it is missing."""
         with self._changed:
             session = self._session
         name, why = secrets.token_hex(8), LATE
@@ -167,7 +167,7 @@ class HubConnection:
             arrived.put(("", str(error) if known else f"no connection to the server: {type(error).__name__}"))
 
     def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
-        """Fetch a large answer, a few at a time: the server holds no more of them."""
+        """Fetch a large answer, one at a time: the server holds no more of them."""
         with self._fetching:
             try:
                 message = {"site": site, "answer": head["answer"]}
@@ -176,7 +176,7 @@ class HubConnection:
                 arrived.put((site, f"its answer could not be fetched: {error}"))
 
     def _take(self, sender: str, topic: str, head: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Take a site's answer from the hub, the place where it waits, or why there is none."""
+        """Take a site's answer from the hub, the place where it waits, or why it is missing."""
         arrived = self._calls.get(str(head["call"]))
         if arrived is not None and sender == SERVER:
             large = {"answer": head["answer"]} if "answer" in head else None

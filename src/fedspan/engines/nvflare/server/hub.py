@@ -9,6 +9,7 @@ It hands the signed list of participants to sites and users, before it passes an
 
 from __future__ import annotations
 
+import gc
 import secrets
 import threading
 import time
@@ -113,9 +114,14 @@ class Hub:
             raise RefusedError(why)
         if topic == "fetch":
             message = {"answer": head["answer"]}
-            return self._threads.submit(self._fetch, str(head["site"]), "fetch", message, b"", STALLED)
+            return self._threads.submit(self._fetched, str(head["site"]), message)
         self.call(origin, head, body)
         return {}, b""
+
+    def _fetched(self, site: str, message: Head) -> Message:
+        """Return a large answer of a site, after what is left of earlier ones was released."""
+        gc.collect()
+        return self._fetch(site, "fetch", message, b"", STALLED)
 
     def _about(self, version: int) -> Message:
         """Return which sites are there, and the list of participants where a user has another version."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -23,6 +24,9 @@ from fedspan.errors import InputError
 
 #: The exit code of a site that the coordinator does not admit, and that is not to be started again by itself.
 NOT_ADMITTED = 3
+
+#: A parameter of the C library's ``mallopt``.
+_M_ARENA_MAX = -8
 
 #: The locks of kits that this process has.
 _held: list[object] = []
@@ -105,9 +109,11 @@ def listening_address(server: str) -> str | None:
 
 
 def _prepare() -> None:
-    """Take over signals."""
+    """Take over signals, and give memory of large messages back to the system."""
     no_tensors()
     be_a_parent()
+    with suppress(AttributeError, OSError):  # of the GNU C library alone: threads share what was freed
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: _end_all("stopped", lambda: os._exit(0)))
 

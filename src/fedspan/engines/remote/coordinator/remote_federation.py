@@ -16,8 +16,8 @@ from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedReq
 from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, HeldCalls, SiteDirectory, SiteReport
 from fedspan.engines.remote.messages.envelope import MISREAD
 from fedspan.engines.remote.messages.identity import Authority, Signer
+from fedspan.engines.remote.messages.refusals import read_facts
 from fedspan.engines.remote.messages.request_head import call_head
-from fedspan.engines.remote.site.refusals import read_facts
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, SecureSum
 from fedspan.federation.calls.call import Call, Delivery, Outcome
@@ -157,7 +157,7 @@ class RemoteEngine:
         for site, reason in self.directory.offline(site for site in to if site not in outcomes).items():
             outcomes[site] = Failure(FailureKind.OFFLINE, reason)
         for site in to:
-            if site not in outcomes and (why := self.directory.objection(site)):
+            if site not in outcomes and (why := self.directory.objection(site, _ids(call))):
                 outcomes[site] = Failure(FailureKind.REFUSED, why)
         ready = [site for site in to if site not in outcomes]
         if ready:
@@ -232,3 +232,9 @@ class RemoteEngine:
         if again:
             return Failure(FailureKind.OFFLINE, why)
         return Failure(kind, why, None, read_facts(head.get("facts")))
+
+
+def _ids(call: Call) -> list[str]:
+    """Return the ids of the steps and transforms that a call runs."""
+    inner = [] if call.step.runs is None else [call.step.runs(call.payload)[0]]
+    return [call.step.id, *inner, *(transform.id for transform in call.transforms)]

@@ -13,8 +13,10 @@ from fedspan.checks import json_value
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
 from fedspan.engines.remote.messages.envelope import APART, MISREAD, Opened
 from fedspan.engines.remote.messages.environment import differences, fedspan_version
+from fedspan.engines.remote.messages.key_exchange import is_valid_key
 from fedspan.federation import SecureSum
 from fedspan.federation.outcomes import Failure
+from fedspan.federation.site.step_digests import differing, digests, neighbours
 from fedspan.owner.schema import NUMBERS
 from fedspan.wire import Message
 
@@ -31,11 +33,11 @@ _PAUSES = (0.02, 1.0)
 class SiteReport:
     """What a site reports about itself, or why it does not (`refused`).
 
-    `version` is fedspan's, `environment` what else decides the last bits of a result; `fingerprint` has shape and kind
-    of the data; `busy` is what it is doing; `instance` changes when its process restarts; `key` is its signed key for
-    secure sums; `max_bytes` is the size of the largest request that it accepts. `rows`, `columns` (with kinds),
-    `target`, `task` and `allowed` (steps) are there where its owner publishes them; `approval` is true where the owner
-    approves each study before it runs.
+    `version` is fedspan's, `steps` has the digests of its steps and transforms, `environment` what else decides the
+    last bits of a result; `fingerprint` has shape and kind of the data; `busy` is what it is doing; `instance` changes
+    when its process restarts; `key` is its signed key for secure sums; `max_bytes` is the size of the largest request
+    that it accepts. `rows`, `columns` (with kinds), `target`, `task` and `allowed` (steps) are there where its owner
+    publishes them; `approval` is true where the owner approves each study before it runs.
     """
 
     version: str = ""
@@ -52,6 +54,7 @@ class SiteReport:
     target: tuple[str, ...] = ()
     task: str | None = None
     approval: bool = False
+    steps: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,13 @@ class SiteDirectory:
         """Warn, once each, of differences that may change the last bits of a result, and of kinds that differ."""
         texts = []
         for site, report in self.reports.items():
+            other = report.version != fedspan_version() and neighbours(report.version, fedspan_version())
+            if other and (changed := differing(report.steps, digests())):
+                shown = ", ".join(changed[:10]) + (f" and {len(changed) - 10} more" if len(changed) > 10 else "")
+                texts.append(
+                    f"site {site!r} runs fedspan {report.version}, and this is fedspan {fedspan_version()}; these "
+                    f"steps differ, and are not requested from it: {shown}"
+                )
             others = differences(report.environment)
             if others:
                 texts.append(f"site {site!r} has {', '.join(others)}: the last bits of results may differ")
@@ -194,7 +204,8 @@ class SiteDirectory:
         """Send all sites' keys to all sites, for these runs; each site checks them itself."""
         if self._secure is None:
             return
-        parts = {site: report.key for site, report in self.reports.items()}
+        authority = self._requests.authority
+        parts = {site: report.key for site, report in self.reports.items() if is_valid_key(report.key, authority)}
         self._refused_keys = {}
         for run in runs:
             for site, answer in self.send("keys", run, list(parts), {"least": self._secure.least}, parts).items():
@@ -225,11 +236,19 @@ class SiteDirectory:
             site: f"site {site!r} was removed from the federation" for site in sites if listed and site not in listed
         }
 
-    def objection(self, site: str) -> str:
-        """Return why a site can't take part, by what is known; empty if it can. Nothing is sent to it otherwise."""
+    def objection(self, site: str, ids: Iterable[str] = ()) -> str:
+        """Return why a site can't take part in these steps and transforms, by what is known; empty if it can.
+
+        Nothing is sent to it otherwise.
+        """
         report, mine = self.reports.get(site), fedspan_version()
-        if report is not None and report.version != mine:
+        if report is not None and not neighbours(report.version, mine):
             return f"site {site!r} runs fedspan {report.version}, and this is fedspan {mine}: use one version"
+        if report is not None and report.version != mine and (differ := differing(report.steps, ids)):
+            return (
+                f"site {site!r} runs fedspan {report.version}, and this is fedspan {mine}, in which {differ[0]!r} "
+                "differs: use one version"
+            )
         return self._refused_keys.get(site, "")
 
 
@@ -245,6 +264,7 @@ def _read(answer: Answer) -> SiteReport:
             return SiteReport(str(about["version"])[:100], str(about["refused"])[:1000])
         return SiteReport(
             version=str(about["version"]),
+            steps={str(id): str(digest) for id, digest in about.get("steps", {}).items()},
             environment={str(key): str(value) for key, value in about["environment"].items()},
             fingerprint=str(about["fingerprint"])[:1000],
             busy=str(about["busy"])[:200],

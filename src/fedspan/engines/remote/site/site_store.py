@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fedspan.durable.whole_file import write_whole
-from fedspan.engines.remote.site.refusals import StaleError
+from fedspan.engines.remote.messages.refusals import StaleError
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.errors import InputError, MessageError
 from fedspan.federation.calls.call import Call, Delivery

@@ -16,8 +16,8 @@ from fedspan.engines.remote.messages.envelope import Opened, Sealed, head_digest
 from fedspan.engines.remote.messages.environment import environment, fedspan_version
 from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
 from fedspan.engines.remote.messages.key_exchange import KeyExchange
+from fedspan.engines.remote.messages.refusals import BusyError, StepError, refusal
 from fedspan.engines.remote.messages.request_head import RequestHead, SiteCall, read_head, site_call
-from fedspan.engines.remote.site.refusals import BusyError, StepError, refusal
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.engines.remote.site.site_store import SiteStore
 from fedspan.engines.remote.site.step_process import StepProcess, default_memory
@@ -27,6 +27,7 @@ from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.site_host import SiteHost
+from fedspan.federation.site.step_digests import digests
 from fedspan.federation.site.steps import find_step
 from fedspan.owner.admission import Admission, OwnerRequest
 from fedspan.secure_sum.sum_vault import Vault
@@ -167,7 +168,7 @@ class SiteWorker:
             self._refused(request, error)
             return {"kind": "about"}, {"about": json.dumps(about | {"refused": str(error)}).encode()}
         busy = self.admission.paused() or self._busy
-        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": busy}
+        about |= {"environment": environment(), "fingerprint": self.fingerprint, "busy": busy, "steps": digests()}
         about["max_bytes"] = self.max_bytes
         if head.run and not self._busy:
             with self._alone(head, "hello"):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedspan import errors
-from fedspan.engines.remote.site.refusals import StepError, StepLimitError
+from fedspan.engines.remote.messages.refusals import StepError, StepLimitError
 from fedspan.engines.remote.site.step_child import StepLink, StepTemplate
 from fedspan.errors import BudgetError, FedspanError
 from fedspan.federation.calls.call import Call

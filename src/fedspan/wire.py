@@ -219,7 +219,7 @@ def non_finite_key(message: Message) -> str | None:
 
 
 def _key_head(key: object, what: str = "message") -> bytes:
-    """Return a key as messages have it; refuse what is none."""
+    """Return a key as messages have it; refuse anything else."""
     if type(key) is not str:
         raise MessageError(f"a {what} has the key {key!r}: keys must be strings")
     if not key or len(key) > _LARGEST_KEY or not is_plain_text(key):

@@ -17,8 +17,6 @@ from fedspan.report.sections.rerun import python_lines
 from .report_examples import NAMES, TARGETS, fitted, table
 from .report_reading import Page
 
-pytestmark = pytest.mark.xdist_group("reports")  # one process fits them all once
-
 every_estimator = pytest.mark.parametrize("name", NAMES)
 
 

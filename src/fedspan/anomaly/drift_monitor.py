@@ -50,7 +50,7 @@ class Window:
     span : int
         The number of windows that show it most clearly.
     since : str
-        The first window of the change, as far as the last windows show; empty without drift.
+        The first window of the change, by the last windows; empty without drift.
     columns, sites : tuple of str
         Those that moved.
     moved : tuple of Comparison

@@ -37,5 +37,5 @@ def _console() -> Console:
 def one_line_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Return a warning as one line, for `warnings.formatwarning`: its place in the code says nothing to a user."""
+    """Return a warning as one line, for `warnings.formatwarning`: its place in the code is of no use to a user."""
     return f"fedspan: warning: {' '.join(str(message).split())}\n"

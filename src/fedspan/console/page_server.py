@@ -49,7 +49,7 @@ class Answer:
     policy: str = POLICY
 
 
-#: What shows a page, or changes something and says where to go on.
+#: Shows a page, or changes something and returns the page that follows.
 Handler = Callable[[Visit], Answer]
 
 
@@ -134,7 +134,7 @@ class PageServer:
         return cookie
 
     def session(self, cookie: str) -> str | None:
-        """Return the token of the forms of a session, or ``None`` where there is none."""
+        """Return the token of the forms of a session, or ``None`` without a session."""
         with self._lock:
             until, form_token = self._sessions.get(cookie, (0.0, ""))
             return form_token if until > time.monotonic() else None

@@ -32,7 +32,7 @@ _HOW = {
 class StepWords:
     """One step for an owner: what leaves, what that reveals, who sees it, how often at most, what is fixed.
 
-    `against` says why the site's rules refuse it, where they do.
+    `against` is the reason why the site's rules refuse it, if they do.
     """
 
     step: str

@@ -41,7 +41,7 @@ def gateway(
 ) -> int:
     """Score rows from standard input or a file, and write an alarm for each that is above the threshold.
 
-    The sums of each period of so many seconds are closed into a file in the folder `periods`.
+    The sums of each period of this number of seconds are closed into a file in the folder `periods`.
     """
     scorer = _scorer(model)
     encoder = CellEncoder(scorer.arrays) if f"{PREFIX}text" in scorer.arrays else None

@@ -1,4 +1,4 @@
-"""The rules of a site's owner: what ``[rules]`` in ``site.toml`` says."""
+"""The rules of a site's owner: the table ``[rules]`` in ``site.toml``."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def add_operation_commands(commands: Any) -> None:
         "the log of a coordinator, a site or a detached study",
         kit,
         option("study", "a detached study, as 'fedspan status' prints it", nargs="?", metavar="STUDY"),
-        option("--lines", "the last so many lines (default: 100)", type=int, default=100),
+        option("--lines", "the number of last lines (default: 100)", type=int, default=100),
         option("--follow", "print what is added, until Ctrl-C", action="store_true"),
         description=help_texts.LOGS,
         example="fedspan logs kits/alice 0123456789ab --follow",

@@ -71,7 +71,7 @@ def run_stream(
     connect: Callable[[], Federation] | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Run rounds: one, or one `every` so many seconds, until there were this number of `rounds`."""
+    """Run one round, or one `every` number of seconds, up to `rounds` of them."""
     stream = Stream(study, connect)
     begun, done = time.monotonic(), 0
     while True:

@@ -157,29 +157,31 @@ def _settled(column: pa.ChunkedArray, dialect: Dialect, likely: pa.DataType) -> 
 
     if pa.types.is_floating(likely) or pa.types.is_integer(likely):
         with suppress(pa.ArrowInvalid):
-            whole = pa.types.is_integer(likely)
-            return (column.cast(pa.int64()) if whole else _as_floats(column, dialect.decimal)), {}
+            return (column.cast(likely) if pa.types.is_integer(likely) else _as_floats(column, dialect.decimal)), {}
     column, named = _without(column, dialect.missing)
     first = column.slice(0, _FIRST_ROWS)
     if any(map(_is_word, first.to_pylist())):
         return column, named
-    if len(column) > _FIRST_ROWS and pa.types.is_string(_settled(first, dialect, pa.string())[0].type):
+    shown = _settled(first, dialect, pa.string())[0].type if len(column) > _FIRST_ROWS else None
+    if shown is not None and pa.types.is_string(shown):
         return column, named  # such as dates
+    whole = shown is None or not pa.types.is_floating(shown)  # a cast that fails takes as long as one that does not
     for texts in (column, pc.utf8_trim_whitespace):
         cells, usual = _without(texts(column) if callable(texts) else texts, ("", *_MISSING_NUMBERS))
         with suppress(pa.ArrowInvalid):
-            return _as_numbers(cells, dialect.decimal), named | usual
+            return _as_numbers(cells, dialect.decimal, whole), named | usual
         if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
             return cells.cast(pa.bool_()), named | usual
     return column, named
 
 
-def _as_numbers(texts: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
-    """Return texts as whole numbers or numbers, or raise `ArrowInvalid`."""
+def _as_numbers(texts: pa.ChunkedArray, decimal: str, whole: bool) -> pa.ChunkedArray:
+    """Return texts as numbers, as whole ones if they may be and are; or raise `ArrowInvalid`."""
     import pyarrow as pa
 
     with suppress(pa.ArrowInvalid):
-        return texts.cast(pa.int64())
+        if whole:
+            return texts.cast(pa.int64())
     return _as_floats(texts, decimal)
 
 

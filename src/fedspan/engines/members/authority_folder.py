@@ -83,7 +83,7 @@ class AuthorityFolder:
             write_whole(self.folder / "oidc.json", json.dumps(asdict(provider)).encode())
 
     def approve_login(self, request: EnrolmentRequest) -> None:
-        """Approve a user whom the identity provider names, in the role of the user's group there."""
+        """Approve a user that the identity provider names, in the role of the user's group there."""
         if self.oidc is None or request.kind != "user":
             raise InputError(f"the request of {request.name} has a login, and fed.toml has no [oidc]")
         name, role = check_token(self.oidc, request.token, key_digest(request.keys[request.name][1]))

@@ -42,7 +42,7 @@ LATE = "no answer within the deadline"
 
 _log = logging.getLogger(__name__)
 
-#: A site and its answer, where a large one waits, or why there is none; without a site: the connection is broken.
+#: A site and its answer, where a large one waits, or why it is missing; without a site: the connection is broken.
 _Arrived = tuple[str, bytes | dict[str, Any] | str]
 
 
@@ -102,7 +102,7 @@ class HubConnection:
     def call(
         self, requests: Mapping[str, bytes], seconds: float, way_back: float
     ) -> Iterator[tuple[str, bytes | Lost]]:
-        """Send requests through the hub; yield each site's answer when it arrives, or why there is none."""
+        """Send requests through the hub; yield each site's answer when it arrives, or why it is missing."""
         with self._changed:
             session = self._session
         name, why = secrets.token_hex(8), LATE
@@ -176,7 +176,7 @@ class HubConnection:
                 arrived.put((site, f"its answer could not be fetched: {error}"))
 
     def _take(self, sender: str, topic: str, head: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Take a site's answer from the hub, the place where it waits, or why there is none."""
+        """Take a site's answer from the hub, the place where it waits, or why it is missing."""
         arrived = self._calls.get(str(head["call"]))
         if arrived is not None and sender == SERVER:
             large = {"answer": head["answer"]} if "answer" in head else None

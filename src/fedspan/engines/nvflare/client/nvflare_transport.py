@@ -54,7 +54,7 @@ class NVFlareTransport:
         return self._hub.why_not(site)
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | Lost]]:
-        """Deliver each site its request; yield its answer when it arrives, or why there is none, within `deadline`.
+        """Deliver each site its request; yield its answer when it arrives, or why it is missing, within `deadline`.
 
         Raises an error where the server refuses this user: waiting does not help.
         """

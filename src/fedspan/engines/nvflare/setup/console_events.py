@@ -107,7 +107,7 @@ class Refusal:
 
 
 def report(line: str) -> None:
-    """Print one line with the time, at once; as JSON where the environment says so."""
+    """Print one line with the time, at once; as JSON where the environment requests it."""
     text = f"{time.strftime('%H:%M:%S')} {line}"
     if os.environ.get(FORM) == "json":
         text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": line})

@@ -39,7 +39,7 @@ class Transport(Protocol):
         """Names of all sites of the federation, sorted."""
 
     def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | Lost]]:
-        """Deliver each site its request; yield each site's answer when it arrives, or why there is none.
+        """Deliver each site its request; yield each site's answer when it arrives, or why it is missing.
 
         End within `deadline` seconds. Try once. Never raise because a site or the server is offline; yield at once for
         a site known to be offline.

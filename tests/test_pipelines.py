@@ -62,7 +62,7 @@ def test_what_a_step_keeps_follows_the_units_of_the_step_before(last):
         fs.partial_fit(model, part)
         alone.partial_fit(part)
     np.testing.assert_allclose(model.score_samples(X), alone.score_samples(X), rtol=1e-6)
-    np.testing.assert_array_equal(model[-1].baseline_["counts"], alone.baseline_["counts"])
+    assert fs.drift(model[-1], model[:-1].transform(X[:100])).columns == ()  # the rows of the first fit
     assert model[-1].offset_ == pytest.approx(alone.offset_)
 
 

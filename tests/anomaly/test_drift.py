@@ -82,11 +82,11 @@ def test_without_a_baseline_rows_are_compared_with_those_of_the_training(kind):
     assert fs.drift(model, X).columns[0] == "feature 1"
 
 
-def test_what_was_learned_on_is_the_baseline_later(model):
+def test_columns_are_compared_with_those_of_the_first_fit():
     apart = 6.0 * np.eye(6)[1]
-    learned = fs.FedPCADetector().partial_fit(rows(2000)).partial_fit(rows(4000, seed=5) + apart, decay=0.001)
-    assert not fs.drift(learned, rows(2000, seed=6) + apart).drifted
-    assert fs.drift(learned, rows(2000, seed=6)).columns == ("feature 1",)
+    learned = fs.FedPCADetector().partial_fit(rows(2000)).partial_fit(rows(4000, seed=5) + apart, decay=0.5)
+    assert fs.drift(learned, rows(2000, seed=6) + apart).columns[0] == "feature 1"
+    assert fs.drift(learned, rows(2000, seed=6)).columns == ()
 
 
 def test_a_private_detector_compares_its_scores_alone():

@@ -171,11 +171,10 @@ def training_rows(model: ExplainedDetector) -> Baseline:
     """Return the counts of the training rows that a detector keeps."""
     edges = _score_edges(model)
     counts: list[Vector] = [usual_counts(model.score_levels_, edges[None], float(model.n_samples_))]
-    kept = getattr(model, "baseline_", None)
-    if kept is None:
+    if not hasattr(model, "baseline_counts_"):
         return Baseline(edges, counts, {}, None)
-    view = {key: kept[key] for key in ("mean", "scale", "root")}
-    return Baseline(edges, [*counts, *kept["counts"].astype(np.float64)], {}, view)
+    view = {"mean": model.baseline_mean_, "scale": model.baseline_scale_, "root": model.baseline_root_}
+    return Baseline(edges, [*counts, *model.baseline_counts_.astype(np.float64)], {}, view)
 
 
 def baseline_of(model: ExplainedDetector, fed: Any, sites: Any = None) -> Baseline:

@@ -136,9 +136,15 @@ class Scorer:
 
     def _distances(self, Z: Array) -> tuple[Array, Array]:
         """Return the nearest centres (n, 2), and the distances to them."""
-        most = min(_NEAREST, len(self._centers))
-        near = np.argpartition(Z @ self._cross + self._lengths, most - 1, axis=1)[:, :most]
-        return near, np.sqrt(np.square(Z[:, None, :] - self._centers[near]).sum(axis=2))
+        most, rows = min(_NEAREST, len(self._centers)), np.arange(len(Z))
+        apart = Z @ self._cross
+        apart += self._lengths
+        near = np.empty((len(Z), most), dtype=np.intp)
+        for i in range(most):  # faster than a partition
+            near[:, i] = apart.argmin(axis=1)
+            apart[rows, near[:, i]] = np.inf
+        D = Z[:, None, :] - self._centers[near]
+        return near, np.sqrt(np.einsum("ijk,ijk->ij", D, D))
 
     def _by_subspace(self, Z: Array) -> Array:
         T = Z @ self._components.T
@@ -154,20 +160,30 @@ class Scorer:
     def _prepare_trees(self) -> None:
         trees, inner = self.arrays["cuts"].shape
         self._levels = (inner + 1).bit_length() - 1
-        self._first = (np.arange(trees) * inner).astype(np.int32)
+        self._first = np.arange(trees) * inner
         self._first_leaf = np.arange(trees) * (inner + 1)
-        self._flat_features = self._features.ravel().astype(np.int32)
+        self._flat_features = self._features.ravel().astype(np.intp)
         self._flat_cuts = self.arrays["cuts"].ravel()
         self._flat_depths = self.arrays["depths"].ravel()
         self._inner = inner
 
     def _leaves(self, X: Array) -> Array:
-        rows, wide = np.arange(len(X), dtype=np.int32)[:, None] * X.shape[1], X.ravel()
-        node = np.zeros((len(X), len(self._first)), dtype=np.int32)
+        # np.take with mode="clip" checks no bounds one by one; all places are within them.
+        rows, wide = np.arange(len(X))[:, None] * X.shape[1], np.ascontiguousarray(X, dtype=np.float64).ravel()
+        node = np.zeros((len(X), len(self._first)), dtype=np.intp)
+        at, feature = np.empty_like(node), np.empty_like(node)
+        cut, value = np.empty(node.shape), np.empty(node.shape)
         for _ in range(self._levels):
-            at = node + self._first
-            node = 2 * node + 1 + (wide[rows + self._flat_features[at]] >= self._flat_cuts[at])
-        return np.asarray(node - self._inner)
+            np.add(node, self._first, out=at)
+            np.take(self._flat_features, at, out=feature, mode="clip")
+            np.take(self._flat_cuts, at, out=cut, mode="clip")
+            feature += rows
+            np.take(wide, feature, out=value, mode="clip")
+            node *= 2
+            node += 1
+            node += value >= cut
+        node -= self._inner
+        return node
 
     def _isolation_parts(self, X: Array) -> Array:
         gains, features, trees = self.arrays["gains"], self.arrays["features"], np.arange(len(self._first))

@@ -69,9 +69,3 @@ def view_counts(
 ) -> NDArray[np.float32]:
     """Return the number (m, q + 1) of rows between the edges of each column and direction."""
     return score_counts(seen_by(view, fed, names), edges_of(view), aggregator).astype(np.float32)
-
-
-def in_other_units(view: View, factor: Vector, shift: Vector) -> View:
-    """Return the view of ``factor x + shift``, with which the counts stay what they are."""
-    scale = 1.0 if view["scale"] is None else view["scale"]
-    return {**view, "mean": factor * view["mean"] + shift, "scale": factor * scale}

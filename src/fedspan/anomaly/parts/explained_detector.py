@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.anomaly.detector import FedDetector, few_levels
-from fedspan.anomaly.parts.drift_counts import in_other_units, view_counts, view_of
+from fedspan.anomaly.parts.drift_counts import view_counts, view_of
 from fedspan.anomaly.parts.exported_detector import export
 from fedspan.anomaly.parts.gateway_sums import summed
 from fedspan.anomaly.parts.recalibration import (
@@ -24,6 +24,7 @@ from fedspan.anomaly.parts.recalibration import (
     common_threshold,
     edges_around,
     followed,
+    sketch_edges,
     thresholds_by_site,
     usual_counts,
 )
@@ -57,8 +58,11 @@ class ExplainedDetector(FedDetector):
     anchor_: float
     score_spread_: float
 
-    #: The training rows, counted by column and direction, and how these are seen: mean, scale and root. See `drift`.
-    baseline_: dict[str, Any]
+    #: The rows of the first fit, counted by column and direction, and how these are seen. See `fedspan.drift`.
+    baseline_counts_: NDArray[np.float32]
+    baseline_mean_: Vector
+    baseline_scale_: Vector | None
+    baseline_root_: Vector | None
 
     #: After `partial_fit`: edges (q,) around the first threshold, and scores counted between them (q + 1,).
     sketch_edges_: Vector
@@ -79,7 +83,7 @@ class ExplainedDetector(FedDetector):
         """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
-        of scores between edges 0.1 % apart. Each row has the score that the model of its time gave it, as if the row
+        of scores between edges 0.4 % apart. Each row has the score that the model of its time gave it, as if the row
         had been left out. Where sites may be malicious, the detector's aggregator or resilient solver combines the
         moments, counts and shares of each batch.
 
@@ -98,7 +102,6 @@ class ExplainedDetector(FedDetector):
                 self._keep_sums(fed)
             else:
                 self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
-                self._count_baseline(fed, factor)
                 self._learn_on(fed, factor)
             new = score_counts(self._training_scores(fed), self.sketch_edges_[None], self._of_new_shares())[0]
             self.sketch_counts_ = self.sketch_counts_ + new
@@ -128,7 +131,7 @@ class ExplainedDetector(FedDetector):
 
         def learn(sums: Federation, factor: float) -> None:
             self._start_sketch()
-            centre = self.baseline_["mean"] if hasattr(self, "baseline_") else np.zeros(self.n_features_in_)
+            centre = getattr(self, "baseline_mean_", np.zeros(self.n_features_in_))
             rows, found = summed(centre, self.sketch_edges_, sums)
             self._learn_kept(rows, found, factor, sums)
             self.sketch_counts_ = factor * self.sketch_counts_ + found["counts"]
@@ -146,27 +149,23 @@ class ExplainedDetector(FedDetector):
         self, fed: Federation, aggregator: Aggregator | None = None, search: Callable[..., Vector] | None = None
     ) -> None:
         super()._learn_threshold(fed, aggregator, search)
-        self.__dict__.pop("baseline_", None)
+        self.__dict__.pop("baseline_counts_", None)
         if search is None:  # with noise, further counts would cost more of the budget
             view = view_of(self)
-            self.baseline_ = {**view, "counts": view_counts(view, fed, None, aggregator)}
-
-    def _count_baseline(self, fed: Federation, factor: float) -> None:
-        """Count new rows by column and direction, to compare later ones with."""
-        if hasattr(self, "baseline_"):
-            new = view_counts(self.baseline_, fed, None, self._of_new_shares())
-            self.baseline_ = {**self.baseline_, "counts": np.float32(factor) * self.baseline_["counts"] + new}
+            self.baseline_counts_ = view_counts(view, fed, None, aggregator)
+            self.baseline_mean_, self.baseline_scale_, self.baseline_root_ = view["mean"], view["scale"], view["root"]
 
     def _change_units(self, factor: Vector, shift: Vector) -> None:
         super()._change_units(factor, shift)
-        if hasattr(self, "baseline_"):
-            self.baseline_ = in_other_units(self.baseline_, factor, shift)
+        if hasattr(self, "baseline_counts_"):  # the counts stay what they are
+            self.baseline_mean_ = factor * self.baseline_mean_ + shift
+            self.baseline_scale_ = factor * (1.0 if self.baseline_scale_ is None else self.baseline_scale_)
 
     def _start_sketch(self, rows: float | None = None) -> None:
         """Begin to count scores; of a model that `fit` has made, with the rows that it was fitted on."""
         if hasattr(self, "sketch_counts_"):
             return
-        edges = edges_around(-self.offset_)
+        edges = sketch_edges(-self.offset_)
         self.sketch_edges_ = edges[0]
         self.sketch_counts_ = usual_counts(self.score_levels_, edges, self.n_samples_ if rows is None else rows)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.anomaly.parts.isolation_trees import isolation_gains
-from fedspan.anomaly.parts.recalibration import edges_around
+from fedspan.anomaly.parts.recalibration import sketch_edges
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.gateway.cell_encoder import PREFIX
@@ -56,7 +56,7 @@ def gateway_arrays(detector: ExplainedDetector) -> dict[str, Array]:
         parameters |= detector._ranks()
     d = detector.n_features_in_
     columns = detector._names() or tuple(f"feature {j}" for j in range(d))
-    edges = getattr(detector, "sketch_edges_", edges_around(-detector.offset_)[0])
+    edges = getattr(detector, "sketch_edges_", sketch_edges(-detector.offset_)[0])
     about = {"format": FORMAT, "threshold": -detector.offset_, "columns": np.array(columns, dtype=str)}
     return {name: np.asarray(value) for name, value in {**about, "sketch_edges": edges, **parameters}.items()}
 

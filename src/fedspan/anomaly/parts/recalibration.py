@@ -35,6 +35,11 @@ def edges_around(threshold: float) -> Matrix:
     return np.asarray(max(threshold, least) * np.exp(_FINE * np.sinh(np.linspace(-_REACH, _REACH, _EDGES))))[None]
 
 
+def sketch_edges(threshold: float) -> Matrix:
+    """Return every fourth of these edges (1, 257), between which a threshold is interpolated."""
+    return edges_around(threshold)[:, ::4]
+
+
 def thresholds_by_site(scored: Federation, *, edges: Matrix, level: float, usual: Vector) -> dict[str, float]:
     """Return the threshold of each site, from its own scores and `usual` (1026,) counts that it borrows."""
     scored.need_single_replies("a threshold for each site")

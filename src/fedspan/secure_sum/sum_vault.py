@@ -200,8 +200,12 @@ class Vault:
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the keys of all other sites: they are in no new sum. One that is under way may end."""
-        self._left |= self._known.keys() - set(names)
-        self._known = {name: key for name, key in self._known.items() if name in names}
+        self.forget_keys(self._known.keys() - set(names))
+
+    def forget_keys(self, names: Collection[str]) -> None:
+        """Forget the keys of sites that have left the federation, or have another key by now."""
+        self._left |= set(names)
+        self._known = {name: key for name, key in self._known.items() if name not in self._left}
 
     def check_known(self, names: Iterable[str]) -> None:
         """Refuse a set with a site whose key is not known."""

@@ -117,6 +117,26 @@ def test_a_key_is_replaced_and_the_old_one_is_refused(network):
     assert "is not on the federation's list" in str(answer)
 
 
+def test_a_replaced_site_that_is_offline_does_not_stop_the_others(network):
+    other = Identity(certificate("d", "", key(7).public_key()), pem(key(7)))
+    old = network.workers["d"].keys.own
+
+    def replaced():
+        listed(network, d=Member("site", "", (other.certificate.decode(),)))
+        network.stop("d")
+
+    totals = study(network, replaced)
+    assert totals[-2:] == [6.0 * 7] * 2
+    for name in "abc":  # a user that does not have the list yet sends the old key: it is left out
+        network.workers[name].keys.accept({"d": old})
+        assert "d" not in network.workers[name].host.vault._known
+    fed = network.federation(fs.Policy(secure_sum=True, quorum="majority"))
+    assert fed.run(lambda fed: float(fed.sum(weighed, weight=1.0)["total"][0])) == 6.0 * 7
+    network.identities["d"] = other
+    network.start("d")
+    assert study(network, lambda: None, quorum="all") == [6.0 * 15] * 6
+
+
 def test_a_new_site_is_in_the_next_study_without_a_restart_of_the_others(network):
     def add():
         network.data["e"] = fs.Site("e", np.full((6, 2), 16.0))

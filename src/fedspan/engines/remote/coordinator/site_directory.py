@@ -13,6 +13,7 @@ from fedspan.checks import json_value
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
 from fedspan.engines.remote.messages.envelope import APART, MISREAD, Opened
 from fedspan.engines.remote.messages.environment import differences, fedspan_version
+from fedspan.engines.remote.messages.key_exchange import is_valid_key
 from fedspan.federation import SecureSum
 from fedspan.federation.outcomes import Failure
 from fedspan.federation.site.step_digests import differing, digests, neighbours
@@ -203,7 +204,8 @@ class SiteDirectory:
         """Send all sites' keys to all sites, for these runs; each site checks them itself."""
         if self._secure is None:
             return
-        parts = {site: report.key for site, report in self.reports.items()}
+        authority = self._requests.authority
+        parts = {site: report.key for site, report in self.reports.items() if is_valid_key(report.key, authority)}
         self._refused_keys = {}
         for run in runs:
             for site, answer in self.send("keys", run, list(parts), {"least": self._secure.least}, parts).items():

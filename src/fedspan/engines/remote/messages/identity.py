@@ -109,6 +109,10 @@ class Identity:
         raise InputError(f"{str(folder)!r} is no kit: there is no certificate in its folder 'startup'")
 
 
+class UnlistedError(MessageError):
+    """A certificate of the root is not, or no longer, on the list of participants."""
+
+
 class Authority:
     """The root of a federation: decides which certificates are valid.
 
@@ -236,7 +240,7 @@ class Authority:
         members = self.members
         why = "" if members is None else members.objection(certificate, holder.name, holder.role)
         if why:
-            raise MessageError(why)
+            raise UnlistedError(why)
 
     def _check(self, certificate: bytes) -> Any:
         """Return a certificate that this root has issued to a participant."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
-from fedspan.engines.remote.messages.identity import Authority, Identity, Participant
+from fedspan.engines.remote.messages.identity import Authority, Identity, Participant, UnlistedError
 from fedspan.errors import FedspanError, PolicyError
 from fedspan.secure_sum.sum_masks import KEY_BYTES
 from fedspan.secure_sum.sum_vault import Vault
@@ -38,14 +38,26 @@ class KeyExchange:
             self._vault.keep(sites)
 
     def accept(self, signed: Mapping[str, bytes | memoryview]) -> None:
-        """Check the signed keys of all sites, by name, and store them in the vault: all or none."""
-        checked = {name: self._checked(name, bytes(key)) for name, key in signed.items()}
+        """Check the signed keys of all sites, by name, and store them in the vault: all or none.
+
+        Lists of participants are handed out one after the other. A key whose certificate is not on the list of this
+        site is left out, and the site is in no sum with it.
+        """
+        checked, unlisted = {}, set()
+        for name, key in signed.items():
+            try:
+                checked[name] = self._checked(name, bytes(key))
+            except UnlistedError:
+                unlisted.add(name)
+        self._vault.forget_keys(unlisted)
         self._vault.introduce({name: key for name, (key, _) in checked.items()}, replace=True)
         self._made |= {name: made for name, (_, made) in checked.items()}
 
     def _checked(self, name: str, signed: bytes) -> tuple[bytes, int]:
         try:
             opened = open_sealed(signed, self._authority, _PURPOSE, "", _LARGEST)
+        except UnlistedError:
+            raise
         except FedspanError as error:
             raise PolicyError(f"the key of site {name!r} is refused: {error}") from None
         head = opened.head
@@ -57,3 +69,12 @@ class KeyExchange:
         if len(key) != KEY_BYTES or made < self._made.get(name, 0):
             raise PolicyError(f"the key of site {name!r} is refused: a newer one is known")
         return key, made
+
+
+def is_valid_key(signed: bytes, authority: Authority) -> bool:
+    """Return whether a site's signed key is one that the list of participants still allows."""
+    try:
+        open_sealed(signed, authority, _PURPOSE, "", _LARGEST)
+    except FedspanError:
+        return False
+    return True

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks import __main__ as main
 from benchmarks import mixed_regression
 from benchmarks.battery import check, page, pictures, ratio, results, running, scaling
 from benchmarks.battery.ratio import LeftOut, Ratio
@@ -39,7 +40,7 @@ def test_every_benchmark_declares_what_it_is():
     found = running.declared()
     assert [name for name, (functions, words) in found.items() if not functions or not words] == []
     listed = "geometric_median subspace_median fedpg exact_pca feddl maps mixed_regression engine_overhead wire_format"
-    assert sorted(running.battery()) == sorted([*listed.split(), "detector_inference"])
+    assert sorted(running.battery()) == sorted([*listed.split(), "detector_inference", "streams"])
     assert found["gpu"][0] == {"main"}
 
 
@@ -247,3 +248,20 @@ def test_scaling_counts_bytes_and_times(capsys):
     assert 3 * 8 * 15 < median < 3 * (8 * 15 + 200)  # d r numbers a site
     assert fedpg > 2 * 3 * 8 * 15
     assert "3 sites x" in capsys.readouterr().out
+
+
+def test_some_comparisons_replace_the_stored_ones(monkeypatch):
+    def found(name, ours):
+        return [Ratio(name, "peer", (1.0,), ours, 1.0)]
+
+    stored = results.Results({"cores": "1"}, {}, {"kept": found("kept", 1.0), "again": found("again", 1.0)})
+    monkeypatch.setattr(results.Results, "load", classmethod(lambda cls, path=None: stored))
+    monkeypatch.setattr(
+        running, "run", lambda names: results.Results({"cores": "2"}, {}, {"again": found("again", 2.0)})
+    )
+    shown = []
+    monkeypatch.setattr(main, "show", shown.append)
+    monkeypatch.setattr(results.Results, "save", lambda self, path=None: None)
+    main.update(["again"])
+    assert [one.ours for name in ("kept", "again") for one in shown[0].ratios[name]] == [1.0, 2.0]
+    assert shown[0].machine == {"cores": "2"}

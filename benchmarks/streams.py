@@ -1,0 +1,105 @@
+"""Exact PCA of rows that are streamed, against one pass that only reads and multiplies; the largest has 10^8 rows.
+
+Parquet: 2,000,000 rows x 50 columns in single precision, in ten files at ten sites. Made-up rows: 20 columns at ten
+sites, which a stream makes by repeating one block, so that nothing is read from a disk. Peers take the products of the
+same blocks about no centre, and check nothing.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fedspan as fs
+from benchmarks.battery.ratio import Ratio, compared
+from fedspan.federation.site.row_stream import RowStream
+
+PROCESSES = 1
+SITES, ROWS, COLUMNS, MADE_UP = 10, 2_000_000, 50, 20
+SIZES = (10**6, 10**7, 10**8)
+READ = 40_000
+
+
+class Repeated(RowStream):
+    """A table of `rows` rows that repeats one block of them."""
+
+    def __init__(self, block: np.ndarray, rows: int) -> None:
+        self.label, self.shape, self.feature_names = "made-up rows", (rows, block.shape[1]), None
+        self._block = block
+
+    def batches(self, rows: int) -> Iterator[np.ndarray]:
+        """Yield blocks of at most `rows` rows."""
+        left, most = self.shape[0], min(rows, len(self._block))
+        while left > 0:
+            yield self._block[: min(left, most)]
+            left -= most
+
+    def in_order(self, names: Sequence[str]) -> RowStream:
+        """Return the table: its columns have no names."""
+        return self
+
+    def stamp(self) -> str:
+        """Return its shape, which identifies it."""
+        return f"{self.shape[0]}x{self.shape[1]} repeated"
+
+
+def compare() -> Iterator[Ratio]:
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [_file(Path(folder) / f"part-{number}.parquet", rng) for number in range(SITES)]
+        before = _peak()
+        fit = lambda: fs.FedPCA(10).fit(fs.federate({file.name: fs.stream(file) for file in files}))  # noqa: E731
+        fit()
+        yield from compared(
+            f"Exact PCA of {ROWS:,} rows x {COLUMNS} in Parquet files at {SITES} sites",
+            fit,
+            {"one pass that reads and multiplies": lambda: _read_and_multiply(files)},
+            turns=5,
+            accuracy=f"ours takes {max(0.0, _peak() - before):.0f} MB of memory",
+        )
+    block = rng.normal(size=(READ, MADE_UP)) @ rng.normal(size=(MADE_UP, MADE_UP))
+    for rows in SIZES:
+        tables = {f"{number}": Repeated(block, rows // SITES) for number in range(SITES)}
+        yield from compared(
+            f"Exact PCA of {rows:,} made-up rows x {MADE_UP}, streamed at {SITES} sites",
+            lambda tables=tables: fs.FedPCA(10).fit(fs.federate(tables)),
+            {"one pass that reads and multiplies": lambda tables=tables: _multiply(tables)},
+            turns=3 if rows < SIZES[-1] else 1,
+        )
+
+
+def _file(path: Path, rng: np.random.Generator) -> Path:
+    X = rng.standard_normal((ROWS // SITES, COLUMNS), dtype=np.float32)
+    X[:, 1:] += X[:, :1]
+    table = pa.table({f"c{j}": X[:, j] for j in range(COLUMNS)})
+    pq.write_table(table, path, row_group_size=100_000, compression="NONE", use_dictionary=False)
+    return path
+
+
+def _read_and_multiply(files: list[Path]) -> np.ndarray:
+    gram = np.zeros((COLUMNS, COLUMNS))
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches(batch_size=READ):
+            X = np.column_stack([column.to_numpy() for column in batch.columns]).astype(np.float64)
+            gram += X.T @ X
+    return gram
+
+
+def _multiply(tables: dict[str, Any]) -> np.ndarray:
+    gram = np.zeros((MADE_UP, MADE_UP))
+    for table in tables.values():
+        for X in table.batches(READ):
+            gram += X.T @ X
+    return gram
+
+
+def _peak() -> float:
+    """Return the most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -58,4 +58,4 @@ def test_the_lines_of_its_report_run_it_again(name):
     again = vars(known["model"])
     for key, value in vars(model).items():
         if key.endswith("_") and key != "run_":
-            np.testing.assert_array_equal(again[key], value, err_msg=key)
+            np.testing.assert_equal(again[key], value, err_msg=key)  # also dicts of arrays

@@ -90,7 +90,7 @@ class FedAnomalyDetector(ExplainedDetector):
     Notes
     -----
     Leaves a site: what the members need (see their notes), then 257 counts per member in each of 17 rounds for the
-    ranks, and 257 counts in each of 8 rounds for the threshold.
+    ranks, 257 counts in each of 8 rounds for the threshold, and for `drift` 22 counts per column and direction.
 
     Examples
     --------

@@ -71,7 +71,9 @@ class FedCentersDetector(ExplainedDetector):
     Notes
     -----
     Leaves a site: sums and squares of its columns; the sums of `FedKMeans` in at most 20 rounds and those of its start;
-    257 counts a round in 8 rounds for the threshold. Small clusters' sums reveal single rows even as totals, and the
+    257 counts a round in 8 rounds for the threshold; for `drift` 22 counts per column.
+
+    Small clusters' sums reveal single rows even as totals, and the
     model holds means of a few rows each (see `FedKMeans` and ``docs/leaks.md``): set `least_rows`, or use
     `FedIsolationDetector`, where that matters. There is no variant for malicious sites.
 

@@ -131,7 +131,8 @@ class FedPCADetector(ExplainedDetector):
 
     Notes
     -----
-    Leaves a site: the messages of the solver, then for the threshold 257 counts a round in 8 rounds. For the
+    Leaves a site: the messages of the solver, then for the threshold 257 counts a round in 8 rounds, and for `drift`
+    the counts of its rows between 21 edges of each column and direction (not with `privacy`). For the
     Mahalanobis distances the d (d + 1) / 2 numbers of a Gram matrix. Those of solver ``"covariance"`` serve for both,
     with other solvers they are one more message.
 

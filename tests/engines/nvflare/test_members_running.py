@@ -87,10 +87,12 @@ def test_a_site_is_added_copied_replaced_and_removed_during_a_study(deployment, 
             lambda: (kit / "startup" / "client.crt").read_bytes() != certificate, "the certificate is not renewed"
         )
 
-        key = (kit / "startup" / "client.key").read_bytes()
+        key, starts = (kit / "startup" / "client.key").read_bytes(), deployment.output("east").count("Ctrl-C stops it")
         sign("approve", enroll(kit), "--replace")
+        wait_until(lambda: (kit / "startup" / "client.key").read_bytes() != key, "the key is not replaced", 300.0)
+        restarted = lambda: deployment.output("east").count("Ctrl-C stops it") > starts  # noqa: E731
+        wait_until(restarted, "the site does not start again", 300.0)
         deployment.wait_until("east", "east joined the federation", 300.0)
-        assert (kit / "startup" / "client.key").read_bytes() != key
         study.until({*SITES, "east"}, "the site with the new key is in no study")
 
         sign("remove", "east")

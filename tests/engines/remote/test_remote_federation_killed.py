@@ -70,7 +70,7 @@ class Processes:
                 answers[site] = Lost("the site ended")
         if timer is not None:
             timer.join()
-        return answers
+        return iter(answers.items())
 
     def online(self):
         for site, process in list(self.running.items()):

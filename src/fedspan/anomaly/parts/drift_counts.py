@@ -25,6 +25,8 @@ View = dict[str, Any]
 EDGES = np.concatenate([[-4.0, -3.0, -2.5, -2.0], np.linspace(-1.5, 1.5, 13), [2.0, 2.5, 3.0, 4.0]])
 #: Tables of more columns are compared by columns alone.
 _MOST_DIRECTIONS = 200
+#: Columns and directions that are counted, at most.
+_MOST_COUNTED = 1000
 
 
 @transform("anomaly.drift_view")
@@ -51,6 +53,13 @@ def view_of(model: Any) -> View:
     cut = np.isfinite(low)
     low, high = np.where(cut, low, 0.0), np.where(cut, high, 0.0)
     return {"mean": (low + high) / 2.0, "scale": np.where(high > low, (high - low) / 6.0, 1.0), "root": None}
+
+
+def fits_a_message(view: Mapping[str, Any], most: int) -> bool:
+    """Return whether edges and view are few enough bytes: wide tables are compared by their scores alone."""
+    edges = edges_of(view)
+    parts = [np.asarray(value) for value in view.values() if value is not None]
+    return len(edges) <= _MOST_COUNTED and 2 * edges.nbytes + sum(part.nbytes for part in parts) <= most
 
 
 def edges_of(view: Mapping[str, Any]) -> Matrix:

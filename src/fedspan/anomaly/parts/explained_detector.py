@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.anomaly.detector import FedDetector, few_levels
-from fedspan.anomaly.parts.drift_counts import view_counts, view_of
+from fedspan.anomaly.parts.drift_counts import fits_a_message, view_counts, view_of
 from fedspan.anomaly.parts.exported_detector import export
 from fedspan.anomaly.parts.gateway_sums import summed
 from fedspan.anomaly.parts.recalibration import (
@@ -150,8 +150,9 @@ class ExplainedDetector(FedDetector):
     ) -> None:
         super()._learn_threshold(fed, aggregator, search)
         self.__dict__.pop("baseline_counts_", None)
-        if search is None:  # with noise, further counts would cost more of the budget
-            view = view_of(self)
+        view = view_of(self)
+        # With noise, further counts would cost more of the budget.
+        if search is None and fits_a_message(view, fed.policy.max_bytes):
             self.baseline_counts_ = view_counts(view, fed, None, aggregator)
             self.baseline_mean_, self.baseline_scale_, self.baseline_root_ = view["mean"], view["scale"], view["root"]
 

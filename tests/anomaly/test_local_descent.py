@@ -158,6 +158,6 @@ def test_numbers_that_are_not_finite_are_refused():
 
 def test_without_torch_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingPackageError, match=r'needs torch.*pip install "fedspan\[deep\]"'):
+    with pytest.raises(MissingPackageError, match=r'needs torch.*pip install "\.\[deep\]"'):
         local_descent.torch_module()
     assert issubclass(MissingPackageError, ImportError)

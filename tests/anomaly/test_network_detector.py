@@ -138,7 +138,7 @@ def test_scoring_and_loading_need_no_torch(kind, fitted, tmp_path, monkeypatch):
     loaded = fs.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.score_samples(X), expected)
     np.testing.assert_array_equal(loaded.predict(X), fitted[kind].predict(X))
-    with pytest.raises(MissingPackageError, match=r'needs torch.*pip install "fedspan\[deep\]"'):
+    with pytest.raises(MissingPackageError, match=r'needs torch.*pip install "\.\[deep\]"'):
         kind().fit(X)
 
 

@@ -15,7 +15,7 @@ KINDS = {"mysql": ("MySQL", "mysql"), "mariadb": ("MariaDB", "mysql"), "mssql": 
 def test_a_missing_driver_is_named_with_its_install_line(kind, monkeypatch):
     monkeypatch.setattr(sql_source, "find_spec", lambda module: None)
     name, extra = KINDS.get(kind, ("PostgreSQL", "sql"))
-    with pytest.raises(InputError, match=rf"{name} needs the driver \w+.*pip install 'fedspan\[{extra}\]'"):
+    with pytest.raises(InputError, match=rf"{name} needs the driver \w+.*pip install '\.\[{extra}\]'"):
         SqlSource(Secret(f"{kind}://reader:swordfish@host/records"), "SELECT 1")
 
 

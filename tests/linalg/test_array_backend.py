@@ -94,6 +94,6 @@ def test_a_device_is_a_name():
 
 def test_without_torch_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingPackageError, match=r'needs torch, .* pip install "fedspan\[gpu\]"'):
+    with pytest.raises(MissingPackageError, match=r'needs torch, .* pip install "\.\[gpu\]"'):
         check_device("cuda")
     assert device_here("cuda") is None

@@ -320,7 +320,7 @@ def test_a_missing_package_is_named_before_any_site_is_contacted(monkeypatch):
         return real(wanted, *more)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(MissingPackageError, match=r'maps need openTSNE.*pip install "fedspan\[maps\]"'):
+    with pytest.raises(MissingPackageError, match=r'maps need openTSNE.*pip install "\.\[maps\]"'):
         make("FedTSNE").fit(blobs(30)[0])
 
 

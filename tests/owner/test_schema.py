@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from fedspan.cli import main
-from fedspan.engines.nvflare.setup.kit import Kit, write_kit
 from fedspan.errors import InputError
 from fedspan.owner import read_owned_site
 from fedspan.owner.schema import kind_of
 from fedspan.owner.site_file import SiteFileError
+from tests.engines.remote.people import member_list, write_kit
 
 DAYS = pd.date_range("2026-01-01", periods=30)
 
@@ -80,8 +80,7 @@ def test_kinds_of_odd_numbers(tmp_path, write_site):
 
 
 def kit_of(tmp_path, schema, name="clinic", kind="site"):
-    (tmp_path / "kit").mkdir(exist_ok=True)
-    write_kit(Kit(tmp_path / "kit", "lab", kind, name, "h:1", ("clinic",), ("alice",), "1", schema))
+    write_kit(tmp_path / "kit", kind, name, members=member_list(sites=["clinic"], federation="lab", schema=schema))
     return ["--kit", str(tmp_path / "kit")]
 
 

@@ -38,5 +38,5 @@ def test_costs_add_up():
 
 def test_without_the_package_a_sentence_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(MissingPackageError, match=r"fedspan\[privacy\]"):
+    with pytest.raises(MissingPackageError, match=r"\.\[privacy\]"):
         accountant_epsilon({3.21: 7}, 1e-5)

@@ -60,5 +60,5 @@ def test_without_the_package_there_is_a_sentence(monkeypatch):
     primitives()
     monkeypatch.setattr(builtins, "__import__", without)
     primitives.cache_clear()
-    with pytest.raises(MissingPackageError, match=r'pip install "fedspan\[secure\]"'):
+    with pytest.raises(MissingPackageError, match=r'pip install "\.\[secure\]"'):
         primitives()

@@ -13,6 +13,7 @@ from fedspan.errors import JournalError, QuorumError
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.secure_sum import sum_masks as masks
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
+from fedspan.sums.row_blocks import n_columns
 
 from ..laws.protocol_laws import as_bytes
 from .players import sites_of
@@ -31,7 +32,7 @@ def walk(site, pull):
 @fs.step(reveals="nothing")
 def columns(site):
     site.state["asked"] = site.state.get("asked", 0) + 1
-    return {"columns": site.X.shape[1], "asked": site.state["asked"]}
+    return {"columns": n_columns(site), "asked": site.state["asked"]}
 
 
 def wander(fed, apart=0.0):

@@ -64,5 +64,5 @@ def test_a_server_that_fails_does_not_fail_the_run(place, monkeypatch):
 
 def test_without_mlflow_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingPackageError, match=r"fedspan\[tracking\]"):
+    with pytest.raises(MissingPackageError, match=r"\.\[tracking\]"):
         mlflow_observer()

@@ -35,5 +35,5 @@ def test_wrong_folders_and_a_missing_package_are_named(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="is a file"):
         tensorboard_observer(tmp_path / "file")
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(MissingPackageError, match=r"fedspan\[tracking\]"):
+    with pytest.raises(MissingPackageError, match=r"\.\[tracking\]"):
         tensorboard_observer(tmp_path)

@@ -70,7 +70,7 @@ def test_frames_that_cannot_become_frames_of_pandas_name_the_extra(frame):
         def to_pandas(self):
             raise ModuleNotFoundError("pyarrow is required")
 
-    with pytest.raises(InputError, match=r"needs pandas and pyarrow here: pip install 'fedspan\[tables\]'"):
+    with pytest.raises(InputError, match=r"needs pandas and pyarrow here: pip install '\.\[tables\]'"):
         fs.federate(Alone(frame), sites=LABELS)
 
 

@@ -22,7 +22,7 @@ from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError
 from tests.engines.remote.people import key
 
-jwt = pytest.importorskip("jwt", reason='PyJWT is not installed: pip install "fedspan[oidc]"')
+jwt = pytest.importorskip("jwt", reason='PyJWT is not installed: pip install ".[oidc]"')
 
 
 class Provider(ThreadingHTTPServer):

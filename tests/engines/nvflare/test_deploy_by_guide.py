@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
-pytest.importorskip("psycopg", reason='psycopg is not installed: pip install "fedspan[sql]"')
+pytest.importorskip("psycopg", reason='psycopg is not installed: pip install ".[sql]"')
 
 import fedspan as fs
 from fedspan.cli import main

@@ -210,14 +210,14 @@ def when_it_ends(then: Callable[[], None]) -> None:
     MainProcessMonitor.add_cleanup_cb(then)
 
 
-def use_proxy() -> None:
-    """Let the transport ``http`` go through the proxy that the environment names, as gRPC does by itself."""
+def use_proxy(proxy: str | None) -> None:
+    """Let the transport ``http`` go through this proxy, ``host:port``; gRPC finds the environment's by itself."""
     with suppress(ImportError):
         from nvflare.fuel.f3.drivers import aio_http_driver
 
         aiohttp = aio_http_driver.aiohttp
-        if not isinstance(aiohttp.ClientSession, partial):
-            aiohttp.ClientSession = partial(aiohttp.ClientSession, trust_env=True)
+        plain = getattr(aiohttp.ClientSession, "func", aiohttp.ClientSession)
+        aiohttp.ClientSession = plain if proxy is None else partial(plain, proxy=f"http://{proxy}")
 
 
 def user_cell(session: Any) -> Any:

@@ -40,6 +40,7 @@ Variant = Annotated[Literal["corrected", "paper"], OneOf(VARIANTS)]
 Rows = Annotated[float, Real(least=1.0)] | None
 
 _TINY = float(np.finfo(np.float64).tiny)
+_LARGEST = 1e150  # of a number whose square is finite
 _VISITS = 500  # of each site, by default
 #: With too small a rho the sites never agree. If they are this far apart (root mean square per direction) after every
 #: this number of visits, the default rho is doubled, up to a multiple.
@@ -188,7 +189,7 @@ class Consensus:
 
     def _rho(self, unit: float) -> float:
         rho = unit * (self.default_rho if self.rho is None else self.rho)
-        if not _TINY < rho < np.inf:
+        if not _TINY < rho < _LARGEST:
             raise FedspanError(
                 f"rho is {rho:g} with the largest eigenvalue of a site, {unit:g}, which is out of range: scale the data"
             )

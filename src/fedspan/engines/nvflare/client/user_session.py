@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedspan.engines.nvflare.setup.console_events import REFUSED
 from fedspan.engines.nvflare.setup.kit import Kit
-from fedspan.engines.nvflare.setup.reach import trouble
+from fedspan.engines.nvflare.setup.reach import proxy_of, trouble
 from fedspan.errors import FedspanError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class UserSession:
         why = trouble(kit, login)
         if why is not None:
             raise ServerOfflineError(f"no connection with the federation's server: {why}")
-        flare.use_proxy()
+        flare.use_proxy(proxy_of(kit))
         self._flare = self._guard(Session, kit.name, str(kit.path), True)
         self._cell: Any = None
         try:

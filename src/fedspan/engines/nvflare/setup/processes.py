@@ -19,6 +19,7 @@ from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources,
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start, no_tensors
 from fedspan.engines.nvflare.setup.provision import check_own
+from fedspan.engines.nvflare.setup.reach import proxy_of
 from fedspan.engines.nvflare.site.worker_process import Supervisor
 from fedspan.errors import InputError
 
@@ -140,7 +141,7 @@ def _run(kit: Kit, listen: str | None, named: list[str]) -> int:
     from fedspan.engines.nvflare import flare
 
     (kit.path / "transfer").mkdir(exist_ok=True, mode=0o700)
-    flare.use_proxy()
+    flare.use_proxy(proxy_of(kit))
     return flare.run_program(kit.kind, str(kit.path), listen, named)
 
 

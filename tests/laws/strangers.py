@@ -124,7 +124,8 @@ class Pigeons:
         self.sites = tuple(sorted(workers))
 
     def send(self, requests, deadline):
-        return {{site: self.workers[site].answer(request) for site, request in requests.items()}}
+        for site, request in requests.items():
+            yield site, self.workers[site].answer(request)
 
     def online(self):
         return frozenset(self.sites)
@@ -133,8 +134,8 @@ class Pigeons:
 
 class Shuffling(Pigeons):
     def send(self, requests, deadline):
-        found = super().send(requests, deadline)
-        return dict(zip(found, [*found.values()][::-1], strict=True))
+        found = dict(super().send(requests, deadline))
+        yield from zip(found, [*found.values()][::-1], strict=True)
 """
 SHY_SCALER = f"""{HEAD}
 from fedspan import FedStandardScaler

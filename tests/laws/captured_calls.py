@@ -13,6 +13,7 @@ from fedspan.engines.local.embedded import LocalEngine
 from fedspan.federation.calls.call import Call, Delivery
 from fedspan.federation.site.call_context import CallContext
 from fedspan.sums.moments import local_centred_products, local_centred_sums, local_sums
+from fedspan.sums.new_rows import local_row_blocks
 
 from .protocol_examples import EXAMPLES, VARIANTS
 
@@ -61,4 +62,5 @@ def captured_calls() -> dict[str, list[Captured]]:
         plain.sum(local_sums)
         for step in (local_centred_sums, local_centred_products):
             plain.sum(step, centre=rows.mean(axis=0))
+        plain.ask(local_row_blocks)
     return found

@@ -65,7 +65,7 @@ def _of_rows(rows: Array) -> dict[str, Array]:
     return found
 
 
-@step("anomaly.gateway_sums", reveals="sums")
+@step("anomaly.gateway_sums", reveals="rows")  # of a site that has rows and no sums, it could send cells
 def local_gateway_sums(site: Site, centre: Vector, edges_sum: float) -> dict[str, Any]:
     """Leaves the site: the sums that its gateway has kept of a period's rows.
 

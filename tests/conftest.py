@@ -6,6 +6,8 @@ import os
 
 # Before SciPy is imported: scikit-learn's checks skip those of array API input otherwise.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+# Before gRPC is imported: with its handlers of forks, step processes that a test forks beside a connection may block.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 import pytest
 from hypothesis import settings

@@ -78,7 +78,7 @@ def test_the_model_of_a_hundred_sites_is_a_few_kilobytes(tmp_path, many_sites):
     X, sites = many_sites
     detector = fs.FedPCADetector(10, distance="residual").fit(X, sites=sites)
     detector.save(tmp_path / "model")
-    assert (tmp_path / "model").stat().st_size < 20_000  # 5,300 of them are the numbers of the model, 6,900 its moments
+    assert (tmp_path / "model").stat().st_size < 24_000  # 5,300 of the model, 6,900 its moments, 4,100 for drift
     power = fs.FedPCA(2, solver="power", iterations=25).fit(X, sites=sites)
     power.save(tmp_path / "rounds")
     assert sum(map(len, power.run_.lines())) < 20_000  # one number stands for sites that sent the same

@@ -18,9 +18,7 @@ from functools import partial
 from typing import Any, Protocol
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before it is imported: it would write on the owner's console
-os.environ.setdefault(
-    "GRPC_ENABLE_FORK_SUPPORT", "false"
-)  # no forked process calls gRPC, and its handlers may block one
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # no forked process uses it: its handlers may block one
 # Bytes of a stream that are under way at a time, and after which the receiver confirms them: the server holds as many.
 os.environ.setdefault("NVFLARE_STREAMING_WINDOW_SIZE", str(2**22))
 os.environ.setdefault("NVFLARE_STREAMING_ACK_INTERVAL", str(2**20))

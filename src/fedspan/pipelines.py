@@ -56,8 +56,8 @@ def partial_fit(
     >>> model = make_pipeline(fs.FedStandardScaler(), fs.FedPCADetector())
     >>> for rows in np.split(X, 6):
     ...     model = fs.partial_fit(model, rows)
-    >>> float(np.mean(model.predict(X) == -1).round(2))
-    0.05
+    >>> bool(0.04 <= np.mean(model.predict(X) == -1) <= 0.06)  # 5 % were requested
+    True
     """
     steps = _steps(model)
     options: dict[str, Any] = {"decay": decay, "half_life": half_life, "batch": batch, "at": at}

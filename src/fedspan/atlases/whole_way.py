@@ -80,7 +80,7 @@ def atlas(
         Whether to learn the labels of cells (``y`` of the sites that have some), for cells without; or the labels.
         Where they are not listed, sites report theirs, which needs single replies.
     measures : bool, default=True
-        Whether to measure the mixing of sites before and after the correction.
+        Whether to measure the mixing of sites, and of labels, before and after the correction.
     harmony, map_settings : dict, optional
         More parameters of `FedHarmony` and of the map.
     random_state : int, optional
@@ -131,11 +131,13 @@ def atlas(
         agreed = None
         if given is not None or labels:
             agreed = cluster_agreement(corrected, centres=centres, names=given)
-        mixing = None
+        mixing, agreed_before = None, None
         if measures:
             run.log(phase="measures")
             before = federated_k_means(scores, n_clusters=k, max_iter=_FEW_ROUNDS).best().centres
             mixing = site_mixing(scores, centres=before), site_mixing(corrected, centres=centres)
+            if agreed is not None:
+                agreed_before = cluster_agreement(scores, centres=before, names=np.array(agreed.names, dtype=str))
         placed = _map(map, random_state, map_settings)
         if placed is not None:
             run.log(phase="map")
@@ -155,6 +157,7 @@ def atlas(
         resolution=float(resolution),
         markers=markers,
         labels=agreed,
+        labels_before=agreed_before,
         mixing=mixing,
         map=placed,
         map_name=map,

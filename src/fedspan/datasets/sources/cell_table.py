@@ -214,3 +214,22 @@ def _runs(rows: Any) -> list[tuple[int, int]]:
         return []
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, breaks)]
+
+
+def categories(values: NDArray[np.str_], names: Sequence[str]) -> Any:
+    """Return values as pandas' categories, in the order of `names`."""
+    import pandas as pd
+
+    return pd.Categorical(values.astype(object), categories=pd.Index(names, dtype=object))
+
+
+def make_writable(adata: Any) -> None:
+    """Make texts of ``obs`` and ``var`` plain objects: anndata 0.12 can't write the strings of pandas 3."""
+    import pandas as pd
+
+    adata.strings_to_categoricals()
+    for frame in (adata.obs, adata.var):
+        frame.index = frame.index.astype(object)
+        for name, column in frame.items():
+            if isinstance(column.dtype, pd.CategoricalDtype) and pd.api.types.is_string_dtype(column.cat.categories):
+                frame[name] = column.cat.rename_categories(column.cat.categories.astype(object))

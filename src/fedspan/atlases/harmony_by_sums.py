@@ -79,6 +79,7 @@ class HarmonySettings:
     tol: float = 1e-4
     tol_cluster: float = 1e-4
     n_init: int = 4
+    least_rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -319,7 +320,8 @@ def harmony(
         raise InputError(f"n_clusters={K} is more than the number of rows (n_samples={found.n})")
     fed.log(phase="start", clusters=K)
     sphere = fed.apply(unit_rows, column=column)
-    start = federated_k_means(sphere, n_clusters=K, n_init=settings.n_init, max_iter=_START_ROUNDS).best()
+    starts = {"n_init": settings.n_init, "least_rows": settings.least_rows}
+    start = federated_k_means(sphere, n_clusters=K, max_iter=_START_ROUNDS, **starts).best()
     Y, counts, turn = unit(start.centres), None, 0
     fed.log(phase="rounds")
     fixed = {"theta": settings.theta, "sigma": settings.sigma, "steps": grid_steps(found.variance)}

@@ -33,7 +33,7 @@ from fedspan.sums.columns import agree_on_columns
 _CELLS_PER_CODE, _MOST_CODES = 30, 300
 #: The most centres of each codebook of a map: with one for 17 cells, a map of 50,000 takes longer than all the rest.
 _MOST_MAP_CENTRES = 800
-#: Rounds of k-means for the measure of mixing before the correction.
+#: Rounds of k-means with guarded sums, and for the measure of mixing before the correction.
 _FEW_ROUNDS = 5
 _MAPS = ("tsne", "umap", "none")
 
@@ -112,8 +112,8 @@ def atlas(
         if columns.names is None:
             raise InputError("the sites have no names of genes: make the federation with fedspan.federate_anndata")
         run.log(phase="genes")
-        genes = {"n_genes": columns.count, "target": float(target_sum), "least_cells": least_cells}
-        found = gene_moments(run, **genes)
+        target = float(target_sum)
+        found = gene_moments(run, n_genes=columns.count, target=target, least_cells=least_cells)
         variable = variable_genes(found, n_top_genes)
         mean = found.log_mean[variable.chosen]
         run.log(phase="components")
@@ -134,22 +134,25 @@ def atlas(
         corrected = model.fit(coded).transform(coded)
         run.log(phase="clusters")
         k = n_codes or min(max(2, found.n // _CELLS_PER_CODE), _MOST_CODES)
-        codebook = FedKMeans(k, max_iter=25, least_rows=least_cells, random_state=random_state).fit(corrected)
+        codebook = FedKMeans(
+            k, max_iter=25 if least_cells == 1 else _FEW_ROUNDS, least_rows=least_cells, random_state=random_state
+        ).fit(corrected)
         centres = np.asarray(codebook.cluster_centers_, dtype=np.float64)
         clusters = cell_clusters(corrected, centres=centres, resolution=float(resolution))
         number = int(clusters.of_centre.max()) + 1
-        markers = marker_genes(run, clusters=number, **genes)
+        markers = marker_genes(run, clusters=number, n_genes=columns.count, target=target, least_cells=least_cells)
         agreed = None
         if given is not None or labels:
             agreed = cluster_agreement(corrected, centres=centres, names=given)
         mixing, agreed_before = None, None
         if measures:
             run.log(phase="measures")
-            few = {"max_iter": _FEW_ROUNDS, "least_rows": least_cells}
-            before = federated_k_means(scores, n_clusters=k, **few).best().centres
-            mixing = site_mixing(scores, centres=before), site_mixing(corrected, centres=centres)
+            before = federated_k_means(scores, n_clusters=k, max_iter=_FEW_ROUNDS, least_rows=least_cells).best()
+            mixing = site_mixing(scores, centres=before.centres), site_mixing(corrected, centres=centres)
             if agreed is not None:
-                agreed_before = cluster_agreement(scores, centres=before, names=np.array(agreed.names, dtype=str))
+                agreed_before = cluster_agreement(
+                    scores, centres=before.centres, names=np.array(agreed.names, dtype=str)
+                )
         placed = _map(map, found.n, random_state, map_settings)
         if placed is not None:
             run.log(phase="map")

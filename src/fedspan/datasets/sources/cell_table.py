@@ -84,14 +84,25 @@ class CellTable:
         return _Chosen(self)
 
     def copy(self, deep: bool = False) -> CellTable:
-        """Return this table; a deep copy is in memory."""
-        if not deep:
+        """Return this table; a deep copy of cells in memory is their own."""
+        if not deep or isinstance(self.data, _CellFile):  # what a file holds can't be written from here
             return self.chosen(slice(None))
         from anndata import AnnData
 
         counts = self._read(slice(0, len(self)))
         obs = self.data.obs.iloc[self._rows]
         return CellTable(AnnData(counts, obs=obs.copy(), var=self.data.var.loc[self.columns].copy()))
+
+    def invented(self, scale: float) -> CellTable:
+        """Return made-up cells of the same shape, each with one count; what is known of them is ``"0"``."""
+        import pandas as pd
+        from anndata import AnnData
+        from scipy.sparse import csr_matrix
+
+        n, genes = self.shape
+        counts = csr_matrix((np.full(n, scale), (np.arange(n), np.arange(n) % genes)), shape=(n, genes))
+        obs = pd.DataFrame("0", index=[str(i) for i in range(n)], columns=self.data.obs.columns)
+        return CellTable(AnnData(counts, obs=obs, var=pd.DataFrame(index=self.columns)))
 
     def to_numpy(self, dtype: Any = None, na_value: Any = None) -> NDArray[Any]:
         """Return all values as a dense array."""

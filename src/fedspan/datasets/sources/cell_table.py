@@ -231,7 +231,8 @@ def categories(values: NDArray[np.str_], names: Sequence[str]) -> Any:
     """Return values as pandas' categories, in the order of `names`."""
     import pandas as pd
 
-    return pd.Categorical(values.astype(object), categories=pd.Index(names, dtype=object))
+    plain: Any = np.array(names, dtype=object)
+    return pd.Categorical(values.astype(object), categories=pd.Index(plain, dtype="object"))
 
 
 def make_writable(adata: Any) -> None:

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedspan import statistics
 from fedspan.cli.console import print_line
 from fedspan.cli.study.study_file import DescribePlan, read_description
 from fedspan.cli.study.study_tables import SiteTable, read_tables, words_in_words
@@ -15,6 +14,9 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.progress import ProgressBar
 from fedspan.report.overview_page import write_overview
+from fedspan.statistics.describe.cross_counts import crosstab as crosstab_of
+from fedspan.statistics.describe.histograms import histogram as histogram_of
+from fedspan.statistics.describe.pair_statistics import correlation, covariance
 from fedspan.statistics.describe.table_overview import Overview, overview
 
 if TYPE_CHECKING:
@@ -74,16 +76,16 @@ def _one_table(
     least = {key: settings[key] for key in ("least_set",) if key in settings}
     names = {key: settings[key] for key in ("categories",) if key in settings}
     if crosstab is not None:
-        counted = statistics.crosstab(fed, crosstab[0], crosstab[1], **least, **names)
+        counted = crosstab_of(fed, crosstab[0], crosstab[1], **least, **names)
         if not math.isnan(counted.test.p):
             print_line(f"chi-square {counted.test.statistic:.4g}, p = {counted.test.p:.3g}")
         return counted.to_frame(margins=True)
     if histogram is not None:
         bins = {key: settings[key] for key in ("bins",) if key in settings}
-        return statistics.histogram(fed, histogram, by=by, **bins, **least, **names).to_frame()
+        return histogram_of(fed, histogram, by=by, **bins, **least, **names).to_frame()
     if pairs == "covariance":
-        return statistics.covariance(fed, **least).to_frame()
-    return None if pairs is None else statistics.correlation(fed, method=pairs, **least).to_frame()
+        return covariance(fed, **least).to_frame()
+    return None if pairs is None else correlation(fed, method=pairs, **least).to_frame()
 
 
 def _opened(plan: DescribePlan, tables: list[SiteTable], kit: Path | None) -> Federation:

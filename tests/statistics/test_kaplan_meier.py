@@ -102,6 +102,7 @@ def test_a_structured_target_is_two_columns():
         ({}, Y[:, 0], "two columns, time and event"),
         ({}, None, "y is None"),
         ({}, Y + np.array([0, 1]), "neither 1 nor 0"),
+        ({}, Y * np.array([-1, 1]), r"y has \d+ rows whose time is below 0"),
         ({}, Y[:5], "y has 5 rows, and X has"),
         ({"by": "sexe"}, Y, "by='sexe' is the name of no column"),
         ({"by": 3}, Y, "by=3 must be"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +70,11 @@ class Histogram(ShownFrame):
         frame.insert(0, "from", edges[:-1])
         frame.insert(1, "to", edges[1:])
         return frame
+
+    def suppressed(self) -> Histogram:
+        """Return the histogram without its counts."""
+        none = np.full(len(self.below), np.nan)
+        return replace(self, counts=np.full(self.counts.shape, np.nan), below=none, above=none)
 
 
 def histogram(

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -146,17 +145,6 @@ class FedLinearRegression(RegressorMixin, FedRegression):
                     raise InputError(
                         f"{name}={getattr(self, name)!r} does not go with privacy=..., which has noise in sums"
                     )
-
-    def _checked_target(self, y: Any, X: Any) -> Array:
-        if y is None:
-            raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        finite = self.missing == "refuse"
-        values = check_array(
-            y, ensure_2d=False, input_name="y", dtype="numeric", ensure_all_finite=finite, ensure_min_samples=0
-        )
-        found = np.asarray(column_or_1d(values, warn=True), dtype=np.float64)
-        check_consistent_length(X, found)
-        return found
 
     def _learn(self, fed: Federation, offset: int) -> None:
         if self.privacy is not None:

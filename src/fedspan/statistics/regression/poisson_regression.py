@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -114,14 +113,7 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     # Inside.
 
     def _checked_target(self, y: Any, X: Any) -> Array:
-        if y is None:
-            raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        finite = self.missing == "refuse"
-        values = check_array(
-            y, ensure_2d=False, input_name="y", dtype="numeric", ensure_all_finite=finite, ensure_min_samples=0
-        )
-        found = np.asarray(column_or_1d(values, warn=True), dtype=np.float64)
-        check_consistent_length(X, found)
+        found = super()._checked_target(y, X)
         if (found < 0).any():
             raise InputError(f"y has {int((found < 0).sum())} values below 0, and must hold counts")
         return found

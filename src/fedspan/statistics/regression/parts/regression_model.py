@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.checks import frames_inside, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
@@ -81,7 +81,26 @@ class FedRegression(TreatmentCoding):
         raise NotImplementedError
 
     def _checked_target(self, y: Any, X: Any) -> Array:
-        raise NotImplementedError
+        """Return targets that are numbers, or refuse them."""
+        if y is None:
+            raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        try:
+            found = np.asarray(
+                column_or_1d(
+                    check_array(y, ensure_2d=False, input_name="y", ensure_all_finite=False, ensure_min_samples=0),
+                    warn=True,
+                ),
+                dtype=np.float64,
+            )
+        except ValueError:
+            if np.asarray(y).dtype.kind in "OUS":  # scikit-learn's error would show a target
+                raise InputError(f"y holds text, and {type(self).__name__} takes numbers") from None
+            raise
+        check_consistent_length(X, found)
+        bad = int((~np.isfinite(found)).sum())
+        if bad and self.missing == "refuse":
+            raise InputError(f"y contains NaN or infinity in {bad} rows; fill them, or leave them out (missing='drop')")
+        return found
 
     def _check(self) -> None:
         """Refuse parameters that can't work, before any site is contacted."""

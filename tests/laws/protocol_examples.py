@@ -219,6 +219,7 @@ SETTINGS = {
     "noisy_quantiles": {"level": 0.9, "privacy": MOMENTS, "n_columns": 8},
     "noisy_k_means": {"n_clusters": 3, "privacy": MOMENTS, "n_columns": 8, "max_iter": 3},
     "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
+    "noisy_isolation_counts": {"privacy": MOMENTS, "n_columns": 8, "n_trees": 5, "depth": 3},
     "harmony": {
         "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
     },

@@ -23,7 +23,7 @@ Matrix = NDArray[np.float64]
 #: Vectors of one source of which all differences are formed, and counts of a reply that may be those of its means.
 _MOST_PAIRED = 3000
 _MOST_COUNTS = 8
-#: Planes of vectors whose angle is less can't be told from lines; rows in planes are exact up to rounding.
+#: Planes of vectors whose angle is less are lines up to rounding; rows in planes are exact up to rounding, too.
 _THIN, _EXACT = 1e-8, 1e-12
 
 

@@ -107,5 +107,10 @@ def _print(found: Overview) -> None:
         differing = found.differences.differing()
         for site, columns in differing.items():
             print_line(f"site {site} differs from the rest in {', '.join(columns[:8])}")
+        left_out = found.differences.not_compared
+        if left_out:
+            print_line(
+                f"{left_out} of {len(found.differences.sites)} sites not compared: counts of few rows would show"
+            )
         if not differing:
             print_line("no site differs from the rest")

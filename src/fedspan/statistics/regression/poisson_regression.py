@@ -38,7 +38,8 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     site_effect : {None, "fixed"}, default=None
         An intercept of each site, relative to the first site. It needs the sums of columns of each site.
     cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
-        Standard errors: of the model, or sandwich ones as statsmodels names them; "cluster" takes sites as clusters.
+        Standard errors: of the model, or sandwich ones; "HC1" has the factor n / (n - p), as in R's sandwich, and
+        "cluster" takes sites as clusters.
     confidence : float, default=0.95
         Of the intervals.
     missing : {"refuse", "drop"}, default="refuse"

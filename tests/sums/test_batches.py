@@ -207,6 +207,20 @@ def test_a_batch_is_counted_once_however_often_it_is_sent(name):
     assert model.counted_batches_ == {"monday": ("0", "1", "2"), "tuesday": ("0", "1", "2")}
 
 
+def test_a_model_stays_small_after_many_batches_of_many_sites(tmp_path):
+    names = tuple(f"hospital {i}" for i in range(100))
+    model = fs.FedStandardScaler().fit(rows(50))
+    sizes = []
+    for batches in (0, 1500):
+        for i in range(batches):
+            some = names if i % 7 else names[i % 50 :]
+            model.counted_batches_ = with_batch(f"hour {i}", getattr(model, "counted_batches_", {}), some)
+        model.save(tmp_path / "model.fedspan", record=False)
+        sizes.append((tmp_path / "model.fedspan").stat().st_size)
+    assert sizes[1] - sizes[0] < 8000
+    assert fs.load(tmp_path / "model.fedspan").counted_batches_ == model.counted_batches_
+
+
 def test_a_model_that_was_fitted_saved_and_loaded_learns_on(tmp_path):
     X = rows(2000)
     for make, attribute in ((lambda: fs.FedPCA(2), "components_"), (fs.FedPCADetector, "whitening_")):

@@ -201,7 +201,7 @@ def _described(value: Any, where: str, arrays: Arrays) -> Any:
     if isinstance(value, dict) and all(type(key) in (int, str) for key in value):
         own = list(arrays)
         items = {key: _described(item, f"{where}[{key!r}]", own) for key, item in value.items()}
-        found = {"dict": items} if all(type(key) is str for key in items) else {"pairs": list(items.items())}
+        found: Any = {"dict": items} if all(type(key) is str for key in items) else {"pairs": list(items.items())}
         text = b"" if len(own) > len(arrays) else json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
         if _LONG_TEXT < len(text) <= _LARGEST_TEXT:
             own.append(np.frombuffer(lzma.compress(text), dtype=np.uint8))

@@ -90,7 +90,7 @@ def mean(found: list[tuple[float, float]]) -> str:
 def main() -> None:
     kinds = (fs.FedIsolationDetector, fs.FedCentersDetector, fs.FedPCADetector, fs.FedAnomalyDetector)
     for secure in (True, False):
-        for epsilon in EPSILONS if secure else EPSILONS[1:]:
+        for epsilon in EPSILONS if secure else EPSILONS[2:]:  # of fewer rows the noise hides all variance
             for kind in kinds if secure else kinds[-1:]:
                 text = mean([private(kind, epsilon, secure, seed) for seed in range(SEEDS)])
                 print(f"epsilon {epsilon}, {'secure' if secure else 'plain'} sums, {kind.__name__}: {text}", flush=True)

@@ -239,7 +239,7 @@ def hidden_in_table(
 def hidden_groups(rows: Cells, least: int) -> Flags:
     """Return which groups (1 + G,) are suppressed as a whole, by their numbers of rows."""
     if len(rows) == 1:
-        return rows < least
+        return np.asarray((rows > 0) & (rows < least))
     hidden = hidden_cells(np.append(rows[1:], rows[1:].sum()), list_sums(len(rows) - 1), least=least)
     return np.append(hidden[-1], hidden[:-1])
 

@@ -97,7 +97,7 @@ def test_a_site_that_drops_out_is_not_in_the_centres():
     fed = fs.federate(X, sites=labels, seed=1)
 
     def offline(replies, bad, rng, call):
-        return {site: ({} if call.number > 6 else replies[site]) for site in bad}
+        return {site: ({} if call.number > 4 else replies[site]) for site in bad}
 
     with pytest.warns(UserWarning, match="no labels of the rows of these sites, which did not post them: 3"):
         model = fs.FedKMeans(4, post_labels=True).fit(fed.corrupt(offline, ["3"]))

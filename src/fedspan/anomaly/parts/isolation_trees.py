@@ -31,7 +31,7 @@ Features = Annotated[NDArray[np.int64], ArrayOf("whole", 2, least=0, most=2**31)
 #: Cuts are drawn in the range between these quantiles of each column, and up to its width beyond.
 RANGE = (0.02, 0.98)
 #: Rows times trees that are followed at once.
-_CELLS = 2**17
+_CELLS = 2**15
 #: The root's interval is wider than the range, on each side by up to this part of it, to cut off rows beyond the bulk.
 _MARGIN = 1.0
 _EULER = 0.5772156649015329
@@ -64,12 +64,17 @@ def leaves_of(X: Array, features: Array, cuts: Array) -> NDArray[np.intp]:
     """Return the number (n, n_trees) of the leaf that each row reaches in each tree, from 0."""
     trees, inner = cuts.shape
     own, flat_features, flat_cuts = np.arange(trees) * inner, features.ravel(), cuts.ravel()
-    rows = np.arange(len(X))[:, None]
-    node = np.zeros((len(X), trees), dtype=np.intp)
+    values, first = np.ascontiguousarray(X).ravel(), np.arange(len(X))[:, None] * X.shape[1]
+    node = np.tile(own, (len(X), 1))  # numbered through all trees
+    place, value, cut = np.empty_like(node), np.empty(node.shape, dtype=values.dtype), np.empty(node.shape)
     for _ in range((inner + 1).bit_length() - 1):
-        at = node + own
-        node = 2 * node + 1 + (X[rows, flat_features[at]] >= flat_cuts[at])
-    return np.asarray(node - inner)
+        np.take(flat_features, node, out=place, mode="clip")
+        place += first
+        np.take(values, place, out=value, mode="clip")
+        np.take(flat_cuts, node, out=cut, mode="clip")
+        node += node + (1 - own)
+        node += value >= cut
+    return np.asarray(node - own - inner)
 
 
 def of_leaves(site: Site, *, cuts: Array, **_: Any) -> int:
@@ -108,7 +113,7 @@ def isolation_counts(
 
     With an `aggregator` ranges and shares of rows are combined by it, and the number of rows is an estimate.
     """
-    low, high = (quantiles(fed, level=level, aggregator=aggregator) for level in RANGE)
+    low, high = quantiles(fed, level=RANGE, aggregator=aggregator)
     features, cuts = grown_trees(low, high, n_trees=n_trees, depth=depth, rng=fed.rng)
     return IsolationCounts(features, cuts, *leaf_counts(fed, features=features, cuts=cuts, aggregator=aggregator))
 

@@ -47,10 +47,10 @@ def counts_between(site: Site, low: Keys, high: Keys) -> tuple[Counts, int]:
     kept: list[_Kept] = site.cached("values inside", list)
     if kept and kept[0].holds(low, high):
         inside = zip(kept[0].values, edges, kept[0].below, strict=True)
-        counts = [below + up_to[np.searchsorted(own, at, side="right")] for (own, up_to), at, below in inside]
-        return np.array(counts), 0  # a table with bad values was refused before
+        found = [below + up_to[np.searchsorted(own, at, side="right")] for (own, up_to), at, below in inside]
+        return np.array(found), 0  # a table with bad values was refused before
     counts = np.zeros((len(edges), PARTS + 2), dtype=np.int64)
-    found, bad = _Inside(len(edges)), 0
+    inside_few, bad = _Inside(len(edges)), 0
     for X in blocks(site):
         columns = np.ascontiguousarray(X.T)
         bad += int(columns.size - np.count_nonzero(np.isfinite(columns)))
@@ -58,10 +58,10 @@ def counts_between(site: Site, low: Keys, high: Keys) -> tuple[Counts, int]:
             column = columns[i % d]
             part = np.searchsorted(at, column, side="left")
             counts[i] += np.bincount(part, minlength=PARTS + 2)
-            if found.few:
-                found.add(i, column[(part > 0) & (part <= PARTS)])
+            if inside_few.few:
+                inside_few.add(i, column[(part > 0) & (part <= PARTS)])
     up_to = np.cumsum(counts, axis=1)[:, :-1]
-    kept[:] = [_Kept(low, high, up_to[:, 0], found.counted())] if found.few and not bad else []
+    kept[:] = [_Kept(low, high, up_to[:, 0], inside_few.counted())] if inside_few.few and not bad else []
     return up_to, bad
 
 

@@ -47,9 +47,12 @@ def _nearest(Z: Matrix, centers: Matrix, growth: Vector, apart: Matrix, most: in
     """Return the distances (n, most) to the nearest centres, the nearest of all one grown."""
     # One more than needed: the nearest centre may grow away. Distances are taken from differences, which do not cancel.
     some = min(most + 1, len(centers))
-    near = np.argpartition(apart, some - 1, axis=1)[:, :some]
+    near, rows = np.empty((len(Z), some), dtype=np.intp), np.arange(len(Z))
+    for one in near.T:  # a few passes for the smallest are faster than a partial sort
+        one[:] = apart.argmin(axis=1)
+        apart[rows, one] = np.inf
     D = np.sqrt(np.square(Z[:, None, :] - centers[near]).sum(axis=2))
-    rows, own = np.arange(len(Z)), D.argmin(axis=1)
+    own = D.argmin(axis=1)
     D[rows, own] *= growth[near[rows, own]]
     D.sort(axis=1)
     return np.asarray(D[:, :most])

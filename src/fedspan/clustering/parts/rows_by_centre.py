@@ -113,7 +113,7 @@ def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], 
 
 
 def _rows_of_block(centres: Array) -> int:
-    b, k, d = centres.shape
+    b, k, d = map(int, centres.shape)
     return max(16, _BLOCK_BYTES // (8 * max(d, b * k)))
 
 

@@ -60,7 +60,7 @@ class SpooledRows:
 
     def append(self, rows: NDArray[Any]) -> None:
         """Write rows (n, columns) after those before."""
-        left = memoryview(np.ascontiguousarray(rows, dtype=self._dtype).reshape(-1).view(np.uint8))
+        left = memoryview(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
         while left:
             left = left[self._file.write(left) :]
 

@@ -257,6 +257,7 @@ class Site:
         columns = (data.y, data.task, data.sample_weight)
         kept = data.computed.get("") if data.transform is not None else None
         spooled = self._spooled_rows(data.transform) if kept is None and data.transform is not None else None
+        blocks: Iterator[Array]
         if spooled is not None:
             blocks = (spooled.rows(i, rows) for i in range(0, len(self), rows))
         elif kept is not None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
+from fedspan.checks import text_columns
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -66,6 +67,8 @@ class FedEstimator(BaseEstimator):
     counted_batches_: dict[str, tuple[str, ...]]
     #: Whether the columns of tables may hold text.
     takes_text = False
+    #: What to do with columns of text where they may not.
+    _way_out_of_text = "encode it first, with FedTabularEncoder"
     #: Whether tables may be sparse matrices.
     takes_sparse = False
     #: Whether it learns targets, though it is no regressor or classifier of scikit-learn's.
@@ -325,7 +328,19 @@ class FedEstimator(BaseEstimator):
         if isinstance(X, Federation):
             raise InputError("X is a federation, and a table of rows is needed here: its rows stay at their sites")
         sparse = {"accept_sparse": "csr"} if self.takes_sparse else {}
-        table: NDArray[Any] = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], **sparse, **checks)
+        try:
+            table: NDArray[Any] = validate_data(
+                self, X, reset=reset, dtype=[np.float64, np.float32], **sparse, **checks
+            )
+        except ValueError:  # scikit-learn's error would show a cell
+            found = [] if hasattr(X, "tocsr") else text_columns(X)
+            if not found:
+                raise
+            which = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
+            raise InputError(
+                f"X holds text in column {which}, and {type(self).__name__} takes numbers: {self._way_out_of_text}, or "
+                "leave it out"
+            ) from None
         return table
 
     def _names(self) -> tuple[str, ...] | None:

@@ -137,3 +137,25 @@ def frames_inside() -> int:
     while frame.f_globals.get("__name__", "").partition(".")[0] == "fedspan" and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
     return level
+
+
+def text_columns(X: Any) -> list[str]:
+    """Return the columns of a table that hold text: their names, or their numbers; not what they hold.
+
+    Examples
+    --------
+    >>> text_columns([[1.0, "f", "2"], [2.0, "m", "3"]])
+    ['number 1']
+    """
+    names = list(getattr(X, "columns", ()))
+    table: Any = X if names else np.asarray(X, dtype=object)
+    found = []
+    for j in range(table.shape[1] if table.ndim == 2 else 0):
+        cells = table.iloc[:, j] if names else table[:, j]
+        try:
+            np.asarray(cells, dtype=np.float64)
+        except ValueError:
+            found.append(repr(str(names[j])) if names else f"number {j}")
+        except TypeError:
+            continue
+    return found

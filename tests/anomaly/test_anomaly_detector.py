@@ -131,16 +131,13 @@ def test_wide_rows_have_no_covariance(monkeypatch):
     assert abs(np.mean(detector.predict(rows(3000, seed=1)) == -1) - 0.05) < 0.03
 
 
-@pytest.mark.parametrize("kind", ["isolation", "both"])
+@every_kind
 def test_malicious_sites_do_not_disable_it(kind):
-    X = rows(3000)
-    fed = fs.federate(X, sites=np.arange(3000) % 10)
-    bad = fed.corrupt(attacks.ScaledReverse(50.0), sites=fed.sites[:2])
-    if kind == "isolation":
-        detector = fs.FedIsolationDetector(aggregator=CoordinateMedian(), random_state=0).fit(bad)
-    else:
-        members = ("isolation", "mahalanobis")
-        detector = fs.FedAnomalyDetector(members=members, aggregator=GeometricMedian(), random_state=0).fit(bad)
+    rule = GeometricMedian() if kind is fs.FedAnomalyDetector else CoordinateMedian()
+    detector = kind(aggregator=rule, random_state=0)
+    for seed in (0, 5):
+        fed = fs.federate(rows(3000, seed=seed), sites=np.arange(3000) % 10)
+        detector.partial_fit(fed.corrupt(attacks.ScaledReverse(50.0), sites=fed.sites[:3]))
     assert np.mean(detector.predict(anomalies(500)) == -1) > 0.6
     assert abs(np.mean(detector.predict(rows(3000, seed=1)) == -1) - 0.05) < 0.03
 
@@ -152,7 +149,10 @@ def test_malicious_sites_do_not_disable_it(kind):
         (lambda: fs.FedAnomalyDetector(members=("lof",)), "must be a tuple of different names"),
         (lambda: fs.FedAnomalyDetector(members="centers"), "must be a tuple of different names"),
         (lambda: fs.FedAnomalyDetector(members=("centers", "centers")), "must be a tuple of different names"),
-        (lambda: fs.FedAnomalyDetector(aggregator=GeometricMedian()), "choose members="),
+        (
+            lambda: fs.FedCentersDetector(aggregator=CoordinateMedian(), least_rows=3),
+            "has no effect with an aggregator",
+        ),
         (lambda: fs.FedAnomalyDetector(quantile=1.2), "quantile=1.2 must"),
         (lambda: fs.FedAnomalyDetector(n_centers=0), "n_centers=0 must"),
         (lambda: fs.FedAnomalyDetector(n_trees=0), "n_trees=0 must"),

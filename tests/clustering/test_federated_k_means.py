@@ -12,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
+from fedspan import attacks
+from fedspan.aggregation import CoordinateMedian, Mean
 from fedspan.clustering import federated_k_means as protocol
 from fedspan.errors import FedspanError
 from tests.clustering.cluster_examples import blobs
@@ -42,6 +44,21 @@ def test_one_round_by_hand():
     np.testing.assert_array_equal(model.labels_, [0, 0, 1, 1, 1])
     np.testing.assert_array_equal(model.row_sites_, [0, 1, 0, 0, 1])
     np.testing.assert_array_equal(model.labels_at("b"), [0, 1])
+
+
+def test_a_mean_of_moves_is_the_sum_and_a_median_resists_malicious_sites():
+    X, _ = blobs()
+    fed = fs.federate(X, sites=np.arange(len(X)) % 10)
+    start = X[:3]
+    plain = protocol.federated_k_means(fed, n_clusters=3, init=start, max_iter=4).best()
+    mean = protocol.federated_k_means(fed, n_clusters=3, init=start, max_iter=4, aggregator=Mean()).best()
+    np.testing.assert_allclose(mean.centres, plain.centres, rtol=1e-9)
+    np.testing.assert_allclose(mean.counts, plain.counts)
+    assert mean.inertia == pytest.approx(plain.inertia)
+    fed = fs.federate(X, sites=np.arange(len(X)) % 10, seed=0)  # what is drawn does not depend on the calls before
+    bad = fed.corrupt(attacks.RandomNoise(1e6), sites=fed.sites[:3])
+    voted = protocol.federated_k_means(bad, n_clusters=3, init=start, max_iter=4, aggregator=CoordinateMedian()).best()
+    np.testing.assert_allclose(voted.centres, plain.centres, atol=1.0)
 
 
 def test_the_start_from_sums_is_as_good_as_k_means_plus_plus_and_the_same_for_any_split():

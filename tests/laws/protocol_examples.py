@@ -219,6 +219,7 @@ SETTINGS = {
     "noisy_quantiles": {"level": 0.9, "privacy": MOMENTS, "n_columns": 8},
     "noisy_k_means": {"n_clusters": 3, "privacy": MOMENTS, "n_columns": 8, "max_iter": 3},
     "noisy_covariance": {"privacy": MOMENTS, "n_columns": 8},
+    "noisy_isolation_counts": {"privacy": MOMENTS, "n_columns": 8, "n_trees": 5, "depth": 3},
     "harmony": {
         "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
     },
@@ -288,6 +289,7 @@ DESCRIPTIONS = {
 REGRESSIONS = {
     "least_squares": {"effect": "random"},
     "noisy_least_squares": {"privacy": MOMENTS, "n_columns": 4},
+    "residual_bins": {"coef": np.array([0.1, 0.5, -0.3, 0.2]), "scale": 2.0},
 }
 SURVIVALS = {
     "event_counts": {"times": np.arange(1.0, 4.0), "by": 0},

@@ -241,6 +241,24 @@ def test_secure_sums_within_groups_bound_a_malicious_site(attack):
     assert ratio < 1.5
 
 
+@pytest.mark.parametrize("attack", ["ScaledReverse", "ALittleIsEnough", "Mimic", "InnerProduct", "NonFinite"])
+def test_attacks_within_groups_can_be_simulated(attack):
+    errors = []
+    for seed in range(3):
+        sites, truth, _ = nine_sites(seed, None)
+        for policy in (None, GROUPS):
+            fed = fs.LocalFederation(sites, seed=seed, policy=policy).corrupt(getattr(attacks, attack)(), sites=["s4"])
+            model = fs.FedPCA(3, solver="subspace_median").fit(fed)
+            errors.append(subspace_distance(model.components_.T, truth))
+        assert not any(call.secure for call in model.run_.calls)  # the record states that no sum was a secure one
+    clear, groups = np.reshape(errors, (3, 2)).T
+    ratios = groups.mean() / clear.mean(), np.max(groups / clear)
+    print(f"{attack}: {clear.mean():.3f} | {groups.mean():.3f} | {ratios[0]:.2f} | {ratios[1]:.2f}")
+    assert ratios[0] < 1.5
+    with pytest.raises(PolicyError, match="an attack needs the replies of single sites"):
+        fs.LocalFederation(sites, policy=fs.Policy(secure_sum=True)).corrupt(attacks.Mimic(), sites=["s4"])
+
+
 def test_any_aggregator_takes_the_totals_of_groups():
     sites, truth, _ = nine_sites(4, "huge")
     clear, groups = (fs.LocalFederation(sites, seed=1, policy=policy) for policy in (None, GROUPS))

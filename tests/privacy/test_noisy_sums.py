@@ -54,7 +54,9 @@ SHARES = {"multiplier": 1.0, "sharers": 1, "colluding": 0}
 BALL = {"center": np.zeros(8), "width": np.full(8, 40.0), "box": False} | SHARES
 WITH_TARGET = {"center": np.zeros(9), "width": np.full(9, 40.0), "box": False} | SHARES
 CELLS = {"center": np.zeros(8), "clip": 40.0, "axes": np.eye(8)[:2], "centres": np.array([[0.0, 0.1], [0.1, 0.0]])}
+TREES = {"features": np.arange(21).reshape(3, 7) % 8, "cuts": np.zeros((3, 7))}
 BEHIND_A_PROJECTION = {
+    "anomaly.noisy_leaf_counts": (TREES | SHARES, np.sqrt(3)),
     "sums.noisy_sums": (BALL, np.sqrt(2.25)),
     "sums.noisy_counts": ({"low": np.full(8, -1.0), "high": np.ones(8)} | SHARES, np.sqrt(8)),
     "pca.noisy_gram": (BALL, np.sqrt(1.5)),

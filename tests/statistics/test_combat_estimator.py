@@ -58,6 +58,18 @@ def test_it_is_that_of_the_pooled_rows(name, covariates):
     np.testing.assert_array_equal(found[:, model.covariates_], table[:, model.covariates_])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_parametric_iteration_ends_as_that_of_neurocombat(seed):
+    rng = np.random.default_rng(seed)
+    sites = np.r_[np.repeat(range(6), 3), rng.integers(0, 6, 30)]
+    low = rng.normal(-1, 3, (6, 15))  # locations below 0: their changes do not count there
+    rows = rng.normal(size=(48, 15)) * np.exp(rng.normal(size=(6, 15)) / 2)[sites] + low[sites]
+    wanted, estimates = reference(rows, sites, {})
+    model = fs.FedComBat().fit(rows, sites=sites)
+    np.testing.assert_allclose(model.gamma_, estimates["gamma.star"], rtol=1e-8)
+    np.testing.assert_allclose(model.transform(rows, sites=sites), wanted, rtol=1e-8, atol=1e-8)
+
+
 def test_sites_adjust_their_own_rows_and_secure_sums_carry_the_fit():
     fed = fs.federate(X, sites=SITES)
     model = fs.FedComBat(covariates=[0, P + 1]).fit(fed)

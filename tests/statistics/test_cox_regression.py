@@ -136,6 +136,13 @@ def test_settings_that_cannot_work_are_refused(settings, words):
         fs.FedCoxRegression(**settings).fit(X, Y)
 
 
+@pytest.mark.parametrize("settings", [{}, {"times": range(0, 1100, 7)}, {"strata": "site"}])
+def test_times_below_zero_are_refused(settings):
+    y = np.where(np.arange(len(Y))[:, None] == 3, [[-1.0, 0.0]], Y)
+    with pytest.raises(InputError, match="y has 1 rows whose time is below 0"):
+        fs.FedCoxRegression(**settings).fit(X, y)
+
+
 def test_columns_of_categories():
     frame = X.assign(sex=np.where(X["sex"] == 1, "male", "other"))
     model = fs.FedCoxRegression(categorical=["sex"]).fit(fs.federate(frame, Y, sites=SITES))

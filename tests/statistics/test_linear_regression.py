@@ -3,6 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 
@@ -158,9 +159,20 @@ def test_rows_with_missing_values_are_refused_or_left_out():
     fed = fs.federate(A, y, sites=SITES)
     with pytest.raises(InputError, match=r"feature number 0 at site '4' \(1 values\)"):
         fs.FedLinearRegression().fit(fed)
+    for cls in (fs.FedLinearRegression, fs.FedPoissonRegression):
+        with pytest.raises(InputError, match=r"y contains NaN or infinity in 1 rows; .*missing='drop'"):
+            cls().fit(X, np.abs(y), sites=SITES)
     model = fs.FedLinearRegression(missing="drop").fit(fed)
     close(parameters(model), sm.OLS(y[whole], sm.add_constant(A[whole])).fit().params)
     assert model.n_obs_ == len(A) - 3
+
+
+def test_text_is_refused_without_showing_a_cell():
+    rows = pd.DataFrame(X).add_prefix("x").assign(ward="secret")
+    with pytest.raises(InputError, match=r"^X holds text in column 'ward', and .* name it in categorical=\[...\]"):
+        fs.FedLinearRegression().fit(rows, Y, sites=SITES)
+    with pytest.raises(InputError, match=r"^y holds text, and FedLinearRegression takes numbers$"):
+        fs.FedLinearRegression().fit(X, np.full(len(X), "secret"), sites=SITES)
 
 
 def test_secure_sums_carry_it():

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 import fedspan as fs
 from fedspan.statistics.describe.parts.suppression import bounds, hidden_cells, hidden_groups, list_sums, table_sums
 
-from .hospital_table import CATEGORIES, federated, patients
+from .hospital_table import CATEGORIES, federated, patients, split
 
 LEAST = 5
 
@@ -61,6 +61,10 @@ def published(attacker, name, cells, rows, columns, total):
     attacker.adds_up((name, "all"), [(name, i) for i in range(r)])
 
 
+def at(cell, like):
+    return np.arange(len(like)) == cell
+
+
 def with_margins(counts):
     whole = np.zeros(np.add(counts.shape, 1))
     whole[:-1, :-1] = counts
@@ -84,8 +88,9 @@ def test_no_hidden_cell_of_a_table_can_be_solved_for(counts, public_rows):
     assert hidden[small].all()
     if hidden.all():
         return
-    # Where an empty cell is visible none is hidden, and the attacker knows it.
-    lowest = int(np.any(~hidden & ~sums.public & (whole.ravel() == 0)))
+    # Where an empty cell is visible that others do not determine, none is hidden, and the attacker knows it.
+    empty = np.flatnonzero(~hidden & ~sums.public & (whole.ravel() == 0))
+    lowest = int(any(bounds(whole.ravel(), sums, hidden | at(cell, hidden), cell, lowest=0)[1] > 0.5 for cell in empty))
     all_that_can_be = bool(hidden[~sums.public].all())
     for cell in np.flatnonzero(hidden):
         low, high = bounds(whole.ravel(), sums, hidden, cell, lowest=lowest)
@@ -104,27 +109,62 @@ def test_little_is_hidden_where_little_is_small():
     assert hidden_groups(np.array([3]), LEAST).all()
 
 
-@pytest.mark.parametrize("by", ["sex", "code", "site"])
-@pytest.mark.parametrize("kind", ["even", "tiny"])
-def test_no_suppressed_count_of_a_description_can_be_solved_for(by, kind):
-    table = patients(n=90, seed=3)
-    found = fs.describe(federated(table, kind), by=by)
+def sparse_patients(by):
+    """Return patients of whom one group has three values in two columns, and the others have all."""
+    table = patients(n=90, seed=3).assign(lab=1.0, mark="x")
+    group = np.flatnonzero(split("even", 90) == 0 if by == "site" else table["sex"] == "f")
+    table.loc[group[3:], ["lab", "mark"]] = np.nan
+    table.loc[group[:3], "lab"], table.loc[group[:3], "mark"] = [0.5, 2.0, 3.0], ["x", "x", "y"]
+    return table
+
+
+@pytest.mark.parametrize(
+    ("by", "kind"), [("code", "even"), ("sex", "tiny"), ("site", "tiny"), ("sex", "sparse"), ("site", "sparse")]
+)
+def test_no_suppressed_count_of_a_first_look_can_be_solved_for(by, kind):
+    table = sparse_patients(by) if kind == "sparse" else patients(n=90, seed=3)
+    site = split("even" if kind == "sparse" else kind, 90)
+    table = table[table[by].notna()] if by in table else table  # else rows without a group are in some tables only
+    site = site[table.index].astype(str)
+    look = fs.statistics.overview(fs.federate(table.reset_index(drop=True), sites=site), by=by)
+    found = look.description
     attacker = Attacker()
     secret = []
     for j, column in enumerate(found.columns):
         if column == found.by:
             continue
-        if column in found.categories:
-            cells = found.categories[column].counts
-        else:
-            cells = np.stack([found.count[:, j], found.missing[:, j]], axis=1)
+        numbers = column not in found.categories
+        cells = np.stack([found.count[:, j], found.missing[:, j]], axis=1)
+        named = cells if numbers else found.categories[column].counts
         # The groups' numbers of rows are the same cells in all tables.
         name = (column,)
-        published(attacker, name, cells[1:], found.rows[1:], cells[0], found.rows[0])
+        published(attacker, name, named[1:], found.rows[1:], named[0], found.rows[0])
         for i in range(len(found.groups)):
             attacker.adds_up(("group", i), [(name, i)])
-        secret += [(name, i, k) for i, k in zip(*np.nonzero(np.isnan(cells[1:])), strict=True)]
-        secret += [(name, "column", k) for k in np.flatnonzero(np.isnan(cells[0]))]
+        secret += [(name, i, k) for i, k in zip(*np.nonzero(np.isnan(named[1:])), strict=True)]
+        secret += [(name, "column", k) for k in np.flatnonzero(np.isnan(named[0]))]
+        assert not np.any((cells[:, 0] > 0) & (cells[:, 0] < LEAST))
+        # The number of values of all groups: by the correlations and the histogram.
+        at = list(look.correlation.columns).index(column) if numbers else -1
+        if numbers and look.correlation.n[at, at]:
+            attacker.cell((name, "column", 0), look.correlation.n[at, at])
+        bars = [one for one in look.histograms if one.column == column]
+        for one in bars:
+            attacker.cell((name, "column", 0), np.sum(np.r_[one.below[0], one.counts[0], one.above[0]]))
+        # Missing cells of sites, whose numbers of rows the attacker knows, by the tests of sites.
+        gaps = {name: ("missing", column, name) for name in found.sites}
+        for test in look.differences.tests:
+            if test.of == "missing" and test.column == column:
+                n, rest = np.sum(site == test.site), np.sum(site != test.site)
+                weights = {gaps[one]: -1 / rest for one in found.sites} | {gaps[test.site]: 1 / n}
+                attacker.equations.append(({attacker.cell(key): w for key, w in weights.items()}, test.effect))
+        attacker.adds_up((name, "column", named.shape[1] - 1), list(gaps.values()))
+        values = table[column].notna().groupby(site).agg(["sum", "size"])
+        few = values[(values["sum"] > 0) & (values["sum"] < LEAST) & (values["size"] >= LEAST)]
+        secret += [gaps[one] for one in few.index]
+        if by == "site":
+            for i, one in enumerate(found.groups):
+                attacker.adds_up(gaps[one], [(name, i, named.shape[1] - 1)])
     secret += [("group", i) for i in np.flatnonzero(np.isnan(found.rows[1:]))]
     assert secret
     for name in secret:

@@ -9,34 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.aggregation import Aggregator, CoordinateMedian
-from fedspan.anomaly.centers_detector import FedCentersDetector
-from fedspan.anomaly.isolation_detector import FedIsolationDetector
-from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+from fedspan.aggregation import Aggregator
+from fedspan.anomaly.joined_members import MEMBERS, JoinedMembers
+from fedspan.anomaly.noisy_members import (
+    LARGEST_RANK,
+    check_privacy,
+    noisy_ranks,
+    open_account,
+    threshold_search,
+)
 from fedspan.anomaly.parts.member_scores import learned_ranks, member_scores, rank_parts, summed_ranks
-from fedspan.anomaly.parts.score_grid import HIGH, MIDDLE, placed_edges, quantile_between, score_counts
-from fedspan.anomaly.pca_detector import FedPCADetector
+from fedspan.anomaly.parts.score_grid import HIGH, MIDDLE, placed_edges, quantile_between, score_counts, spread
 from fedspan.base import check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.privacy.mechanisms import GaussianMoments
+from fedspan.privacy.noisy_sums import NoisySums
 from fedspan.sums.quantiles import quantiles
-from fedspan.sums.row_moments import RowMoments
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
-#: The members, in the order of their scores, and the attributes that each keeps.
-MEMBERS = {
-    "centers": ("mean_", "scale_", "moments_", "centers_", "center_sizes_"),
-    "isolation": ("features_", "cuts_", "leaf_counts_"),
-    "mahalanobis": (
-        *("mean_", "scale_", "components_", "explained_variance_", "noise_variance_", "n_components_"),
-        *("whitening_", "ridge_", "left_out_", "moments_"),
-    ),
-}
 
-
-class FedAnomalyDetector(ExplainedDetector):
+class FedAnomalyDetector(JoinedMembers):
     """Detect anomalies by three detectors that see different things, and need sums of the sites alone.
 
     - ``"centers"``: distance to the nearest centres of k-means (`FedCentersDetector`), for rows where none are near;
@@ -63,9 +58,12 @@ class FedAnomalyDetector(ExplainedDetector):
     least_rows : int, default=1
         As of `FedKMeans`, for the centres.
     aggregator : Aggregator, optional
-        Where sites may be malicious, for the members ``"isolation"`` and ``"mahalanobis"`` (which needs
-        `fedspan.aggregation.GeometricMedian()` or another rule that takes matrices): it combines the sites' messages
-        instead of sums. There are no such centres: choose ``members=("isolation", "mahalanobis")``.
+        Where sites may be malicious: it combines the sites' covariances instead of a sum, and must take matrices, as
+        `fedspan.aggregation.GeometricMedian()` does. Means, shares of rows, moves of centres and shares of scores are
+        then combined by their coordinate-wise medians.
+    privacy : fedspan.privacy.GaussianMoments, optional
+        Differential privacy: all sums have noise, of one budget for all members, their ranks and the threshold (see
+        ``docs/privacy.md``).
     random_state : int, optional
         Seed of the run.
     verbose : int, default=0
@@ -80,17 +78,21 @@ class FedAnomalyDetector(ExplainedDetector):
     mean_, scale_, centers_, center_sizes_, features_, cuts_, leaf_counts_, whitening_, ...
         Of the members, as of their own estimators.
     score_edges_, score_counts_ : array (m, 257) and (m, 258)
-        The training scores of each member: edges, and the number of rows up to, between and above them.
+        The training scores of each member: edges, and the number of rows up to, between and above them. Under
+        `privacy` there are 3 edges.
     score_quantiles_ : array (m, 2)
         The median and 0.95 quantile of these scores.
     n_samples_ : int
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, with the accountant's figure.
     sites_ : tuple of str
     run_ : RunRecord
 
     Notes
     -----
-    Leaves a site: what the members need (see their notes), then 514 counts per member in each of 8 rounds for the
-    ranks, 257 counts in each of 8 rounds for the threshold, and for `drift` 22 counts per column and direction.
+    Leaves a site without `privacy`: what the members need (see their notes), then 514 counts per member in each of 8
+    rounds for the ranks, 257 counts in each of 8 rounds for the threshold, and for `drift` 22 counts per column and
+    direction.
 
     Examples
     --------
@@ -103,12 +105,7 @@ class FedAnomalyDetector(ExplainedDetector):
     (1, 3)
     """
 
-    mean_: Vector
-    scale_: Vector | None
     n_samples_: int
-    features_: NDArray[np.int64]
-    cuts_: Vector
-    score_edges_: Vector
     score_counts_: Vector
     score_quantiles_: Vector
 
@@ -122,6 +119,7 @@ class FedAnomalyDetector(ExplainedDetector):
         ridge: float = 1e-4,
         least_rows: int = 1,
         aggregator: Aggregator | None = None,
+        privacy: GaussianMoments | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -132,17 +130,27 @@ class FedAnomalyDetector(ExplainedDetector):
         self.ridge = ridge
         self.least_rows = least_rows
         self.aggregator = aggregator
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the members, their ranks and the threshold from a table (with ``sites``) or a federation."""
         chosen = self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
+        with (
+            self._fitting(X, y, sites, ensure_min_samples=2) as fed,
+            open_account(self.privacy, fed, chosen, searches=3) as noisy,
+        ):
             self.members_ = chosen
-            self._learn_members(fed)
-            self._learn_ranks(fed)
-            self._learn_threshold(fed, self._of_shares())
+            if noisy is None or self.privacy is None:
+                self._learn_members(fed)
+                self._learn_ranks(fed)
+                self._learn_threshold(fed, self._of_shares())
+            else:
+                most = self._learn_noisy(noisy, fed, self.privacy)
+                self._learn_noisy_ranks(noisy, fed, most)
+                search = threshold_search(noisy, LARGEST_RANK * len(chosen), self._level())
+                self._learn_threshold(fed, None, search)
             fed.log(threshold=-self.offset_)
         return self
 
@@ -155,92 +163,24 @@ class FedAnomalyDetector(ExplainedDetector):
         """Return the members in their order."""
         self._check_quantile()
         check_aggregator(self.aggregator)
+        check_privacy(self.privacy, self.quantile, self.aggregator, self.least_rows)
         given = self.members
         known = isinstance(given, tuple | list) and all(isinstance(name, str) and name in MEMBERS for name in given)
         if not known or not given or len(set(given)) < len(given):
             raise InputError(f"members={given!r} must be a tuple of different names of {', '.join(map(repr, MEMBERS))}")
-        if self.aggregator is not None and "centers" in given:
-            raise InputError(
-                "aggregator=... has no effect on centres, which are means of few rows: "
-                "choose members=('isolation', 'mahalanobis')"
-            )
         chosen = tuple(name for name in MEMBERS if name in given)
         for name in chosen:
             self._member(name)._check_parameters()
         return chosen
 
-    def _member(self, name: str) -> Any:
-        """Return the estimator of a member, with what it has learned so far."""
-        makers: dict[str, Callable[[], Any]] = {
-            "centers": lambda: FedCentersDetector(n_centers=self.n_centers, least_rows=self.least_rows),
-            "isolation": lambda: FedIsolationDetector(n_trees=self.n_trees, aggregator=self._of_shares()),
-            "mahalanobis": lambda: FedPCADetector(ridge=self.ridge, aggregator=self.aggregator, left_out=True),
-        }
-        member = makers[name]()
-        member.quantile = self.quantile
-        for known in ("n_features_in_", "feature_names_in_", "names_before_", "sites_", "n_samples_", *MEMBERS[name]):
-            if hasattr(self, known):
-                setattr(member, known, getattr(self, known))
-        return member
-
-    def _of_shares(self) -> Aggregator | None:
-        """Return the rule for shares of rows: with any aggregator their median, entry by entry."""
-        return None if self.aggregator is None else CoordinateMedian()
-
-    def _learn_members(self, fed: Federation) -> None:
-        """Learn the members. The covariance comes first: the centres are in the same units."""
-        if "mahalanobis" in self.members_:
-            member = self._member("mahalanobis")
-            member._learn_model(fed)
-            member._choose_left_out()
-            self._take_over("mahalanobis", member)
-        elif "centers" in self.members_:
-            member = self._member("centers")
-            self.n_samples_ = member._learn_columns(fed)
-            self.mean_, self.scale_, self.moments_ = member.mean_, member.scale_, member.moments_
-        if "centers" in self.members_:
-            member = self._member("centers")
-            member._learn_model(fed, self.n_samples_)
-            self._take_over("centers", member)
-        if "isolation" in self.members_:
-            member = self._member("isolation")
-            member._learn_model(fed)
-            self._take_over("isolation", member)
-
-    def _take_over(self, name: str, member: Any) -> None:
-        for known in (*MEMBERS[name], "n_samples_"):
-            if hasattr(member, known):
-                setattr(self, known, getattr(member, known))
-
-    def _change_units(self, factor: Vector, shift: Vector) -> None:
-        super()._change_units(factor, shift)
-        if "isolation" in self.members_:
-            self.cuts_ = factor[self.features_] * self.cuts_ + shift[self.features_]
-
-    def _keep_sums(self, fed: Federation) -> None:
-        if "mahalanobis" in self.members_:
-            member = self._member("mahalanobis")
-            member._keep_sums(fed)
-            self.moments_ = member.moments_
-
-    def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
-        centers = self._member("centers") if "centers" in self.members_ else None
-        if "mahalanobis" in self.members_:
-            member = self._member("mahalanobis")
-            member._learn_kept(rows, found, factor, fed)
-            self._take_over("mahalanobis", member)
-            if centers is not None:
-                centers._take_sums(found, factor, self.mean_, self.scale_)
-                centers.moments_ = self.moments_
-        elif centers is not None:
-            centers._learn_kept(rows, found, factor, fed)
-        if centers is not None:
-            self._take_over("centers", centers)
-        if "isolation" in self.members_:
-            member = self._member("isolation")
-            member._learn_kept(rows, found, factor, fed)
-            self._take_over("isolation", member)
-        self._count_members(factor, found["member_counts"])
+    def _learn_noisy_ranks(self, noisy: NoisySums, fed: Federation, most: Vector) -> None:
+        """Learn the median and 0.95 quantile of each member's training scores with noise."""
+        scored = fed.apply(member_scores, **self._parameters(left_out=True))
+        middle, high = noisy_ranks(noisy, scored, most, (MIDDLE, HIGH))
+        self.score_quantiles_ = np.column_stack([middle, high])
+        self.score_edges_ = np.column_stack([middle - spread(middle, high), middle, high])
+        shares = np.array([0.0, MIDDLE, HIGH - MIDDLE, 1.0 - HIGH])
+        self.score_counts_ = np.tile(self.n_samples_ * shares, (len(most), 1))
 
     def _count_members(self, factor: float, new: Vector) -> None:
         """Add the members' scores of new rows; those before count by `factor`."""
@@ -248,26 +188,6 @@ class FedAnomalyDetector(ExplainedDetector):
         sketches = list(zip(self.score_edges_, self.score_counts_, strict=True))
         found = [[quantile_between(edges, counts, level) for level in (MIDDLE, HIGH)] for edges, counts in sketches]
         self.score_quantiles_ = np.array(found)
-
-    def _learn_on(self, fed: Federation, factor: float) -> None:
-        centers = self._member("centers") if "centers" in self.members_ else None
-        if "mahalanobis" in self.members_:
-            member = self._member("mahalanobis")
-            member._learn_on(fed, factor)
-            self._take_over("mahalanobis", member)
-            if centers is not None:
-                centers._move_centers(fed, factor, self.mean_, self.scale_)
-                centers.moments_ = self.moments_
-        elif centers is not None:
-            centers._learn_on(fed, factor)
-        if centers is not None:
-            self._take_over("centers", centers)
-        if "isolation" in self.members_:
-            member = self._member("isolation")
-            member._learn_on(fed, factor)
-            self._take_over("isolation", member)
-        scored = fed.apply(member_scores, **self._parameters(left_out=True))
-        self._count_members(factor, score_counts(scored, self.score_edges_, self._of_shares()))
 
     def _learn_ranks(self, fed: Federation) -> None:
         """Learn the distribution of each member's training scores."""
@@ -277,14 +197,6 @@ class FedAnomalyDetector(ExplainedDetector):
         self.score_quantiles_ = np.column_stack([middle, high])
         self.score_edges_ = placed_edges(middle, high)
         self.score_counts_ = score_counts(scored, self.score_edges_, rule)
-
-    def _parameters(self, left_out: bool = False) -> dict[str, Any]:
-        """Return the parameters of `member_scores`, for new rows or training rows left out."""
-        found: dict[str, Any] = {}
-        for name in self.members_:
-            member = self._member(name)
-            found |= (member._training_transform() if left_out else member._score_transform())[1]
-        return found
 
     def _ranks(self) -> dict[str, Any]:
         middle, high = self.score_quantiles_.T

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.aggregation import Aggregator
+from fedspan.anomaly.noisy_members import check_privacy, noisy_centers, noisy_columns, open_account, threshold_search
 from fedspan.anomaly.parts.centre_distances import centre_score, centre_shares, left_out_growth
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.scores import standardized
+from fedspan.base import check_aggregator
 from fedspan.checks import true_or_false, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.clustering.parts.rows_by_centre import moved_centres
+from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.privacy.mechanisms import GaussianMoments
+from fedspan.privacy.noisy_sums import NoisySums
 from fedspan.sums.batches import kept_moments, learned_on
-from fedspan.sums.moments import deviations, moments_of, row_moments
+from fedspan.sums.moments import deviations, moments, moments_of, row_moments
 from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
@@ -47,6 +54,14 @@ class FedCentersDetector(ExplainedDetector):
         Divide by the deviation of each column.
     least_rows : int, default=1
         As of `FedKMeans`: more than 1 guards the sums, so that none is of fewer rows, and no two differ by fewer.
+    aggregator : Aggregator, optional
+        Where sites may be malicious: it combines the sites' means, deviations, shares of rows per centre, moves of the
+        centres and shares of scores, instead of sums. `fedspan.aggregation.CoordinateMedian()` is the usual one. A
+        centre then needs rows at most sites, and there is one for about eight rows of a site.
+    privacy : fedspan.privacy.GaussianMoments, optional
+        Differential privacy: all sums have noise, three quarters of the budget for the model and one for the threshold
+        (see ``docs/privacy.md``). Each centre then needs more rows than its noise, so
+        that there are fewer of them; `least_rows` has no effect.
     random_state : int, optional
         Seed of the centres' start.
     verbose : int, default=0
@@ -63,19 +78,21 @@ class FedCentersDetector(ExplainedDetector):
     center_sizes_ : array (n_centers,)
         Rows of each centre.
     moments_ : array
-        Number of rows, their means and squares, for `partial_fit`.
+        Number of rows, their means and squares, for `partial_fit`; not under `privacy`.
     n_samples_ : int
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, with the accountant's figure.
     sites_ : tuple of str
     run_ : RunRecord
 
     Notes
     -----
-    Leaves a site: sums and squares of its columns; the sums of `FedKMeans` in at most 20 rounds and those of its start;
-    257 counts a round in 8 rounds for the threshold; for `drift` 22 counts per column.
+    Leaves a site without `privacy`: sums and squares of its columns; the sums of `FedKMeans` in at most 20 rounds and
+    those of its start; 257 counts a round in 8 rounds for the threshold; for `drift` 22 counts per column.
 
     Small clusters' sums reveal single rows even as totals, and the
     model holds means of a few rows each (see `FedKMeans` and ``docs/leaks.md``): set `least_rows`, or use
-    `FedIsolationDetector`, where that matters. There is no variant for malicious sites.
+    `FedIsolationDetector`, where that matters. With an aggregator the coordinator sees each site's own.
 
     Examples
     --------
@@ -100,6 +117,8 @@ class FedCentersDetector(ExplainedDetector):
         quantile: float = 0.95,
         scale: bool = True,
         least_rows: int = 1,
+        aggregator: Aggregator | None = None,
+        privacy: GaussianMoments | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -107,15 +126,26 @@ class FedCentersDetector(ExplainedDetector):
         self.quantile = quantile
         self.scale = scale
         self.least_rows = least_rows
+        self.aggregator = aggregator
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Find centres of the rows of a table (with ``sites``) or a federation, and learn the threshold."""
         self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            self._learn_model(fed, self._learn_columns(fed))
-            self._learn_threshold(fed)
+        with (
+            self._fitting(X, y, sites, ensure_min_samples=2) as fed,
+            open_account(self.privacy, fed, ("centers",)) as noisy,
+        ):
+            search = None
+            if noisy is None or self.privacy is None:
+                self._learn_model(fed, self._learn_columns(fed))
+            else:
+                variance = self._learn_noisy_columns(noisy, fed, self.privacy)
+                self._learn_noisy(noisy, fed, variance)
+                search = threshold_search(noisy, self._largest_score(float(variance.sum())), self._level())
+            self._learn_threshold(fed, self.aggregator, search)
             fed.log(threshold=-self.offset_)
         return self
 
@@ -125,30 +155,62 @@ class FedCentersDetector(ExplainedDetector):
             whole_number("n_centers", self.n_centers, 1)
         true_or_false("scale", self.scale)
         whole_number("least_rows", self.least_rows, 1)
+        check_aggregator(self.aggregator)
+        check_privacy(self.privacy, self.quantile, self.aggregator, self.least_rows)
+        if self.aggregator is not None and self.least_rows > 1:
+            raise InputError(f"least_rows={self.least_rows} guards sums, and has no effect with an aggregator")
 
     def _learn_columns(self, fed: Federation) -> int:
         """Learn means and deviations; return the number of rows."""
-        rows, _ = row_moments(fed, self._names())
+        rows = self._new_moments(fed)
         found = moments_of(rows)
         self.moments_ = kept_moments(rows)
         self.mean_, self.scale_ = found.mean, deviations(found) if self.scale else None
         return found.n
 
+    def _new_moments(self, fed: Federation) -> RowMoments:
+        """Return the moments of the rows: exact, or where sites may be malicious combined ones."""
+        if self.aggregator is None:
+            return row_moments(fed, self._names())[0]
+        found = moments(fed, self._names(), self.aggregator)
+        return RowMoments(found.n, float(found.n), found.mean, np.zeros_like(found.mean), found.n * found.variance)
+
     def _learn_model(self, fed: Federation, n: int) -> None:
         """Find the centres of `n` rows, which ``mean_`` and ``scale_`` standardise."""
         standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
-        few = max(1, min(_MOST, max(_FEWEST, n // _ROWS), n // 2))
-        found = federated_k_means(
-            standard, n_clusters=self.n_centers or few, max_iter=_MAX_ITER, least_rows=self.least_rows
-        ).best()
+        rows = n if self.aggregator is None else n // len(fed.sites)  # those that vote on a centre
+        few = max(1, min(_MOST, max(_FEWEST, rows // _ROWS), n // 2))
+        settings = {"max_iter": _MAX_ITER, "least_rows": self.least_rows, "aggregator": self.aggregator}
+        found = federated_k_means(standard, n_clusters=self.n_centers or few, **settings).best()
         some = found.counts > 0
         self.centers_, self.center_sizes_ = found.centres[some], found.counts[some].astype(np.float64)
-        self.n_samples_ = int(found.counts.sum())
+        self.n_samples_ = round(float(found.counts.sum()))
+
+    def _learn_noisy_columns(self, noisy: NoisySums, fed: Federation, privacy: GaussianMoments) -> Vector:
+        """Learn means and deviations with noise; return the variances (d,) of standardised rows."""
+        found = noisy_columns(noisy, fed, privacy.bounds(self.n_features_in_))
+        self.mean_, self.scale_ = found.mean, np.sqrt(found.variance) if self.scale else None
+        self.n_samples_ = found.n
+        self.__dict__.pop("moments_", None)
+        return np.ones(len(found.mean)) if self.scale else found.variance
+
+    def _learn_noisy(self, noisy: NoisySums, fed: Federation, variance: Vector) -> None:
+        """Find centres with noise."""
+        known = partial(noisy_centers, noisy, fed, n=self.n_samples_, mean=self.mean_, scale=self.scale_)
+        found = known(variance=variance, n_centers=self.n_centers, most=_MOST)
+        some = found.counts > 0
+        self.centers_, self.center_sizes_ = found.centres[some], found.counts[some].astype(np.float64)
+
+    def _largest_score(self, square: float) -> float:
+        """Return the largest score that counts in a search with noise, of rows with this mean `square` length.
+
+        At most a share of 1 - quantile of the rows has a larger one, by Markov's inequality.
+        """
+        return float(np.sqrt(4.0 * square / (1.0 - self.quantile)))
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Move the centres to the means of their rows before and of the new ones."""
-        new, _ = row_moments(fed, self._names())
-        rows = learned_on(self.moments_, self.n_features_in_, new, factor)
+        rows = learned_on(self.moments_, self.n_features_in_, self._new_moments(fed), factor)
         self.moments_ = kept_moments(rows)
         found = moments_of(rows)
         self._move_centers(fed, factor, found.mean, deviations(found) if self.scale else None)
@@ -177,7 +239,8 @@ class FedCentersDetector(ExplainedDetector):
         raw += self.mean_
         self.mean_, self.scale_ = mean, scale
         standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
-        moved = moved_centres(standardized(raw, self.mean_, self.scale_), factor * self.center_sizes_, standard)
+        before = standardized(raw, self.mean_, self.scale_), factor * self.center_sizes_
+        moved = moved_centres(*before, standard, self.aggregator)
         self.centers_, self.center_sizes_ = moved.centres, np.asarray(moved.counts, dtype=np.float64)
         self.n_samples_ = round(float(self.center_sizes_.sum()))
 

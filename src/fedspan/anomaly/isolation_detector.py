@@ -9,6 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
+from fedspan.anomaly.noisy_members import (
+    check_privacy,
+    clear_subsample,
+    leaf_noise,
+    leaves_within,
+    noisy_columns,
+    open_account,
+    threshold_search,
+)
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.isolation_trees import (
     isolation_counts,
@@ -22,6 +31,8 @@ from fedspan.anomaly.parts.isolation_trees import (
 from fedspan.base import check_aggregator
 from fedspan.checks import whole_number
 from fedspan.federation import Federation
+from fedspan.privacy.mechanisms import GaussianMoments
+from fedspan.privacy.noisy_sums import NoisySums
 from fedspan.sums.moments import refuse_bad_values
 from fedspan.sums.row_moments import RowMoments
 
@@ -56,6 +67,10 @@ class FedIsolationDetector(ExplainedDetector):
     aggregator : Aggregator, optional
         Where sites may be malicious: it combines the sites' shares of rows per leaf, ranges and threshold, instead of
         sums. `fedspan.aggregation.CoordinateMedian()` is the usual one.
+    privacy : fedspan.privacy.GaussianMoments, optional
+        Differential privacy: all sums have noise, three quarters of the budget for the model and one for the threshold
+        (see ``docs/privacy.md``). A row of the subsample then stands for more rows than the
+        noise of a leaf, and cuts are drawn around noisy means.
     random_state : int, optional
         Seed of the cuts.
     verbose : int, default=0
@@ -68,15 +83,19 @@ class FedIsolationDetector(ExplainedDetector):
     features_, cuts_ : array (n_trees, 2^depth - 1)
         The columns and points of the cuts, by level.
     leaf_counts_ : array (n_trees, 2^depth)
-        Rows of all sites in each leaf.
+        Rows of all sites in each leaf; with noise under `privacy`.
+    subsample_ : int
+        The `subsample`; under `privacy` it may be smaller.
     n_samples_ : int
+    privacy_ : PrivacySpent or None
+        What the fit has spent of the sites' privacy, with the accountant's figure.
     sites_ : tuple of str
     run_ : RunRecord
 
     Notes
     -----
-    Leaves a site: 514 counts per column in each of 8 rounds for the ranges, then one count per leaf, then 257 counts
-    a round in 8 rounds for the threshold, and for `drift` 22 counts per column.
+    Leaves a site without `privacy`: 514 counts per column in each of 8 rounds for the ranges, then one count per leaf,
+    then 257 counts a round in 8 rounds for the threshold, and for `drift` 22 counts per column.
 
     References
     ----------
@@ -96,6 +115,7 @@ class FedIsolationDetector(ExplainedDetector):
     features_: NDArray[np.int64]
     cuts_: Vector
     leaf_counts_: Vector
+    subsample_: int
     n_samples_: int
 
     def __init__(
@@ -106,6 +126,7 @@ class FedIsolationDetector(ExplainedDetector):
         subsample: int = 256,
         quantile: float = 0.95,
         aggregator: Aggregator | None = None,
+        privacy: GaussianMoments | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -114,15 +135,25 @@ class FedIsolationDetector(ExplainedDetector):
         self.subsample = subsample
         self.quantile = quantile
         self.aggregator = aggregator
+        self.privacy = privacy
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Draw trees, count the rows of a table (with ``sites``) or a federation, and learn the threshold."""
         self._check_parameters()
-        with self._fitting(X, y, sites, ensure_min_samples=2) as fed:
-            self._learn_model(fed)
-            self._learn_threshold(fed, self.aggregator)
+        with (
+            self._fitting(X, y, sites, ensure_min_samples=2) as fed,
+            open_account(self.privacy, fed, ("isolation",)) as noisy,
+        ):
+            search = None
+            if noisy is None or self.privacy is None:
+                self._learn_model(fed)
+            else:
+                found = noisy_columns(noisy, fed, self.privacy.bounds(self.n_features_in_))
+                self._learn_noisy(noisy, fed, found.n, found.mean, np.sqrt(found.variance))
+                search = threshold_search(noisy, self._largest_score(), self._level())
+            self._learn_threshold(fed, self.aggregator, search)
             fed.log(threshold=-self.offset_)
         return self
 
@@ -132,6 +163,7 @@ class FedIsolationDetector(ExplainedDetector):
         whole_number("depth", self.depth, 1, _DEEPEST)
         whole_number("subsample", self.subsample, 2)
         check_aggregator(self.aggregator)
+        check_privacy(self.privacy, self.quantile, self.aggregator)
 
     def _learn_model(self, fed: Federation) -> None:
         """Draw trees in the columns' ranges, and count rows."""
@@ -139,7 +171,17 @@ class FedIsolationDetector(ExplainedDetector):
             refuse_bad_values(fed, self._names())
         found = isolation_counts(fed, n_trees=self.n_trees, depth=self.depth, aggregator=self.aggregator)
         self.features_, self.cuts_ = found.features, found.cuts
-        self.leaf_counts_, self.n_samples_ = found.counts, found.n
+        self.leaf_counts_, self.n_samples_, self.subsample_ = found.counts, found.n, self.subsample
+
+    def _learn_noisy(self, noisy: NoisySums, fed: Federation, n: int, mean: Vector, scale: Vector) -> None:
+        """Draw trees around noisy means, and count rows with noise."""
+        found = leaves_within(noisy, fed, n, mean, scale, n_trees=self.n_trees, depth=self.depth)
+        self.features_, self.cuts_, self.leaf_counts_, self.n_samples_ = found.features, found.cuts, found.counts, n
+        self.subsample_ = clear_subsample(self.subsample, n, leaf_noise(noisy, fed, self.n_trees))
+
+    def _largest_score(self) -> float:
+        """Return the largest score that counts in a search with noise."""
+        return 1.0
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Count new rows in the leaves of the same trees."""
@@ -159,12 +201,12 @@ class FedIsolationDetector(ExplainedDetector):
 
     def _comparable(self) -> float:
         # Depths grow with the number of rows until these are many more than the subsample.
-        return min(1.0, self.n_samples_ / (_MANY * self.subsample))
+        return min(1.0, self.n_samples_ / (_MANY * self.subsample_))
 
     def _parameters(self, without: int = 0) -> dict[str, Any]:
         """Return the parameters of the score, of new rows or of training rows left out."""
-        depths = leaf_depths(self.leaf_counts_, self.n_samples_, subsample=self.subsample, without=without)
-        usual = float(usual_depth(max(2, min(self.subsample, self.n_samples_))))
+        depths = leaf_depths(self.leaf_counts_, self.n_samples_, subsample=self.subsample_, without=without)
+        usual = float(usual_depth(max(2, min(self.subsample_, self.n_samples_))))
         return {"features": self.features_, "cuts": self.cuts_, "depths": depths, "usual": usual}
 
     def _score_transform(self) -> tuple[Callable[..., Array], dict[str, Any]]:
@@ -179,5 +221,5 @@ class FedIsolationDetector(ExplainedDetector):
     def _shares(self, X: Array) -> Vector:
         parameters = self._parameters()
         del parameters["usual"]
-        gains = isolation_gains(self.leaf_counts_, self.n_samples_, subsample=self.subsample)
+        gains = isolation_gains(self.leaf_counts_, self.n_samples_, subsample=self.subsample_)
         return isolation_shares(X, **parameters, gains=gains)

@@ -263,10 +263,14 @@ class FedPCADetector(ExplainedDetector):
             self.whitening_ = whitening_root(C, self.ridge_, without=U)
         if noisy is None:
             return None
-        # The mean score. At most a share of 1 - quantile of the rows has more than this over 1 - quantile (Markov).
-        mean = (self.noise_variance_ + noise) * (d - self.n_components_) if self.distance == "residual" else float(d)
-        most = np.array([2.0 * mean / (1.0 - self.quantile)])
+        most = np.array([self._largest_score(noise)])
         return partial(noisy_search, noisy, low=np.zeros(1), high=most, level=float(self.quantile))
+
+    def _largest_score(self, noise: float = 0.0) -> float:
+        """Return the largest score that counts in a search with noise: that of a share of 1 - quantile (Markov)."""
+        d = self.n_features_in_
+        mean = (self.noise_variance_ + noise) * (d - self.n_components_) if self.distance == "residual" else float(d)
+        return 2.0 * mean / (1.0 - self.quantile)
 
     def _refuse_full_rank(self, axes: PrincipalAxes) -> None:
         """Refuse a subspace that leaves nothing outside: the residual would be rounding alone."""

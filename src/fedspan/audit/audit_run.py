@@ -16,9 +16,10 @@ from fedspan.audit.leak_card import LeakCard
 from fedspan.audit.map_attacks import on_centres, on_histograms, on_positions
 from fedspan.audit.received import Received, from_model, from_run
 from fedspan.audit.row_measures import Bounds
-from fedspan.audit.row_search import NO_TABLE, RowSearch, true_table
+from fedspan.audit.row_search import RowSearch
 from fedspan.audit.sent_values import sent_values
 from fedspan.audit.sums_attack import MOST_UNKNOWNS, small_enough
+from fedspan.audit.true_table import NO_TABLE, true_table
 
 Array = NDArray[Any]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.audit.parts.encodings import decoded, floats_in, numbers_in, text_of, unpacked
 from fedspan.errors import FedspanError
 from fedspan.federation.journal import read_journal
 from fedspan.federation.record import RunRecord
@@ -22,7 +22,8 @@ Matrix = NDArray[np.float64]
 MOST_NUMBERS = 20_000_000
 #: Columns that an array may have besides those of the rows, such as an intercept or a target.
 _MORE = 8
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+#: The key of a value that has the names of a reply's keys.
+NAMES_OF_KEYS = "names of keys"
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,15 @@ class Place:
 
 @dataclass(frozen=True)
 class SentValue:
-    """One value of a reply: its numbers, if it has any (also those written in a text), and its texts."""
+    """One value of a reply: its numbers, if it has any (also those written in a text), and its texts.
+
+    `readings` are numbers that its texts or bytes may encode.
+    """
 
     place: Place
     numbers: Array = field(repr=False)
     texts: tuple[str, ...] = field(default=(), repr=False)
+    readings: tuple[Array, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,10 @@ def sent_values(journals: Sequence[Path], most: int = MOST_NUMBERS) -> Sent:
         longest = int(max(1, left[fits[0]] // (len(sizes) - fits[0]))) if len(fits) else 0
     values, rows, replies = [], dict[str, int](), set()
     for path in journals:
-        for site, words in read_journal(path)[0].get("sites", {}).items():
-            known = re.match(r"(\d+)x", str(words))
-            rows |= {site: int(known[1])} if known else {}
+        rows |= {str(site): int(count) for site, count in read_journal(path)[0].get("rows", {}).items()}
         for place, raw in _raw(path):
             replies.add((place.run, place.call, place.site))
-            numbers, texts = _parts(raw, longest)
-            values.append(SentValue(place, numbers, texts))
+            values.append(SentValue(place, *_parts(raw, longest)))
     return Sent(tuple(values), len(replies), rows, longest)
 
 
@@ -90,7 +92,7 @@ def _raw(path: Path) -> Iterator[tuple[Place, Any]]:
         for site, reply in entry.collected.replies.items():
             for key, value in reply.items():
                 yield Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), key, site), value
-            place = Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), "names of keys", site)
+            place = Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), NAMES_OF_KEYS, site)
             yield place, np.array(list(reply), dtype=str)
 
 
@@ -107,35 +109,48 @@ def _length(raw: Any) -> int:
     return max(1, raw.size if isinstance(raw, np.ndarray) else len(raw) if isinstance(raw, str) else 1)
 
 
-def _parts(raw: Any, longest: int) -> tuple[Array, tuple[str, ...]]:
-    """Return the numbers and the texts of a value."""
+def _parts(raw: Any, longest: int) -> tuple[Array, tuple[str, ...], tuple[Array, ...]]:
+    """Return the numbers and the texts of a value, and the numbers that its bytes or texts may encode."""
     most = longest or None
     if isinstance(raw, str) or (isinstance(raw, np.ndarray) and raw.dtype.kind in "US"):
         texts = [raw[:most]] if isinstance(raw, str) else [_text(one) for one in raw.ravel()[:most].tolist()]
-        found = [float(number) for text in texts for number in _NUMBER.findall(text)]
-        return np.array(found), tuple(texts)
-    if raw is None or isinstance(raw, complex):
-        return np.array([] if raw is None else [raw.real, raw.imag]), ()
-    numbers = np.asarray(raw)
-    if numbers.dtype.kind == "c":
-        numbers = np.stack([numbers.real, numbers.imag])
-    if longest and numbers.size > longest:
-        inner = max(1, numbers.size // max(1, len(numbers)))
-        numbers = numbers[: max(1, longest // inner)]
-    as_text = numbers.dtype.kind in "ui" and numbers.dtype.itemsize == 1
-    return numbers, (numbers.tobytes().decode("latin-1"),) if as_text else ()
+        numbers = np.array([number for text in texts for number in numbers_in(text)])
+        blocks = list(decoded(texts))
+    elif raw is None or isinstance(raw, complex):
+        return np.array([] if raw is None else [raw.real, raw.imag]), (), ()
+    else:
+        numbers = np.asarray(raw)
+        if numbers.dtype.kind == "c":
+            numbers = np.stack([numbers.real, numbers.imag])
+        if longest and numbers.size > longest:
+            inner = max(1, numbers.size // max(1, len(numbers)))
+            numbers = numbers[: max(1, longest // inner)]
+        integers = numbers.ndim and numbers.dtype.kind in "ui"
+        texts, blocks = [], list(unpacked(numbers.tobytes())) if integers else []
+        if integers and numbers.dtype.itemsize > 1:  # bytes that an array of wider integers holds
+            small = ((numbers >= 0) & (numbers < 256)).all()
+            blocks += list(unpacked(numbers.astype(np.uint8).tobytes())) if small else []
+    written = [text_of(block) for block in blocks]
+    readings = [one for block in blocks for one in floats_in(block)]
+    readings += [np.array(found) for text in written if len(found := numbers_in(text)) > 1]
+    return numbers, (*texts, *written), tuple(readings)
 
 
 def _text(one: str | bytes) -> str:
     return one if isinstance(one, str) else one.decode("utf-8", "replace")
 
 
-def vectors_of(numbers: Array, m: int) -> Iterator[Matrix]:
-    """Yield the vectors of `m` numbers that an array may stand for, as arrays (v, m).
+def vectors_of(value: SentValue, m: int) -> Iterator[Matrix]:
+    """Yield the vectors of `m` numbers that a value may stand for, as arrays (v, m).
 
     Along each axis of that length or a little more, the diagonals of squares and packed triangles, consecutive entries
-    of other arrays, and floating-point numbers whose bytes an array of integers holds.
+    of other arrays, and numbers that a text or bytes encode.
     """
+    for numbers in (value.numbers, *value.readings):
+        yield from _vectors_of(numbers, m)
+
+
+def _vectors_of(numbers: Array, m: int) -> Iterator[Matrix]:
     if m in numbers.shape:
         for axis, extent in enumerate(numbers.shape):
             if extent == m:
@@ -154,13 +169,6 @@ def vectors_of(numbers: Array, m: int) -> Iterator[Matrix]:
         if numbers.shape[-1:] == (m * (m + 1) // 2,):
             rows, columns = np.triu_indices(m)
             yield _doubles(numbers[..., rows == columns].reshape(-1, m))
-    if numbers.dtype.kind in "ui":
-        for kind in ("<f8", "<f4"):
-            if numbers.nbytes >= m * np.dtype(kind).itemsize and numbers.nbytes % np.dtype(kind).itemsize == 0:
-                flat = np.frombuffer(numbers.tobytes(), dtype=kind)
-                size = np.abs(_doubles(flat))
-                if ((size == 0) | ((size > 1e-30) & (size < 1e30))).all():
-                    yield _doubles(flat[: len(flat) // m * m].reshape(-1, m))
 
 
 def _doubles(values: Array) -> Matrix:

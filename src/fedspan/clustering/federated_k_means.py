@@ -5,6 +5,8 @@ gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reve
 one row from a round to the next, the difference of its two sums is this row. Centres without rows are placed again,
 beside those whose rows are far away.
 
+With an `aggregator` it combines the sites' moves of the centres, for sites that may be malicious (`voted_means`).
+
 With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
 centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not equal.
 
@@ -34,9 +36,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.aggregation import Aggregator
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.parts.guarded_sums import GuardedSums
-from fedspan.clustering.parts.rows_by_centre import Clusters, Moved, enough_rows, local_counts, local_means, means_of
+from fedspan.clustering.parts.rows_by_centre import (
+    Clusters,
+    Moved,
+    enough_rows,
+    local_counts,
+    local_means,
+    means_of,
+    voted_means,
+)
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg.kernels.nearest_centres import closest, rounded_mean
@@ -99,6 +110,7 @@ def federated_k_means(
     tol: float = 1e-4,
     least_rows: int = 1,
     names: tuple[str, ...] | None = None,
+    aggregator: Aggregator | None = None,
 ) -> KMeansRuns:
     """Return the centres that `n_init` starts lead to.
 
@@ -119,9 +131,12 @@ def federated_k_means(
         is. 1: Lloyd's algorithm, without any guard.
     names : tuple of str, optional
         Names of the columns, for errors about values that are not finite.
+    aggregator : Aggregator, optional
+        Where sites may be malicious: it combines their moments, and in each round the shares of their rows and the
+        moves of the centres, instead of sums. A centre needs rows at most sites.
     """
     check_k_means(n_clusters, n_init, max_iter, tol, least_rows)
-    found = moments(fed, names)
+    found = moments(fed, names, aggregator)
     whole_number("n_clusters", n_clusters, 1, found.n, why=f", the number of rows (n_samples={found.n})")
     if found.n < least_rows:
         raise InputError(
@@ -135,7 +150,12 @@ def federated_k_means(
     about = fed.apply(standardize, mean=shift, scale=scale, double=True)
     guarded, weighted = least_rows > 1, {"weighted": True} if found.weighted else {}
     move = GuardedSums(about, least_rows, len(found.mean)).moved if guarded else partial(_moved, about, weighted)
-    every = 1 if guarded or init is not None or n_clusters == 1 else _stretch(found, n_clusters)
+    if aggregator is not None:
+        if guarded or found.weighted:
+            raise InputError("aggregator=... has no effect with least_rows above 1, or where rows have weights")
+        move = partial(voted_means, about, rule=aggregator)
+    by_sums = not guarded and aggregator is None
+    every = _stretch(found, n_clusters) if by_sums and init is None and n_clusters > 1 else 1
     known = replace(found, variance=found.variance / unit / unit)
     start = _Start(move, fed.rng, known, least_rows)
     first = start if every == 1 else start.on_sample(partial(_moved, about, {**weighted, "every": every}), every)
@@ -156,9 +176,14 @@ def federated_k_means(
     rounds, settled = _lloyd(fed.rounds(max_iter), start, C, least_move, watch)
     if settled:
         fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more", converged=True)
-    last = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
-    fed.log(inertia=float(last["inertia"].min()))
-    return KMeansRuns(unit * C + shift, last["counts"], unit * unit * last["inertia"], rounds, found)
+    if aggregator is None:
+        last = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
+        counts, inertia = last["counts"], last["inertia"]
+    else:
+        voted = move(C)
+        counts, inertia = voted.counts, voted.inertia
+    fed.log(inertia=float(inertia.min()))
+    return KMeansRuns(unit * C + shift, counts, unit * unit * inertia, rounds, found)
 
 
 def check_k_means(n_clusters: int, n_init: int, max_iter: int, tol: float, least_rows: int) -> None:

@@ -25,7 +25,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Positive, Vector
 from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.linalg.small_clusters import k_means
-from fedspan.privacy.mechanisms import GaussianMoments
+from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
     Centres,
     Colluding,
@@ -38,6 +38,7 @@ from fedspan.privacy.noisy_sums import (
     on_grid,
     rows_in_bounds,
 )
+from fedspan.sums.moments import Moments
 from fedspan.sums.noisy_moments import local_noisy_sums, moments_within
 from fedspan.sums.plausible_totals import whole
 
@@ -107,17 +108,22 @@ def noisy_k_means(
     plan = {local_noisy_sums: (_START_SHARE, 1), local_noisy_cells: (1.0 - _START_SHARE, rounds)}
     leaves_out = (LABELS if post_labels else UNPOSTED,)
     with noisy_sums(privacy, fed, plan, "all sums, and so the centres", leaves_out) as noisy:
-        return _clusters(noisy, fed, privacy, n_columns, n_clusters, rounds, init)
+        bounds = privacy.bounds(n_columns)
+        return clusters_within(noisy, fed, bounds, moments_within(noisy, fed, bounds), n_clusters, rounds, init)
 
 
-def _clusters(
-    noisy: NoisySums, fed: Federation, privacy: GaussianMoments, d: int, k: int, rounds: int, init: Matrix | None
+def fewest_rows(noisy: NoisySums, fed: Federation) -> float:
+    """Return the fewest rows of a centre whose mean its noise does not hide."""
+    return _CLEAR * noisy.deviation(fed, local_noisy_cells, SENSITIVITY) / WEIGHT
+
+
+def clusters_within(
+    noisy: NoisySums, fed: Federation, bounds: Bounds, found: Moments, k: int, rounds: int, init: Matrix | None = None
 ) -> Clusters:
-    bounds = privacy.bounds(d)
-    found = moments_within(noisy, fed, bounds)
-    length = _length(bounds.unit)
+    """Return k centres of the rows within `bounds`, whose moments are known, within an account that is open."""
+    d, length = len(bounds.center), _length(bounds.unit)
     mean, deviations = (found.mean - bounds.center) / length, np.sqrt(found.variance) / length
-    least = _CLEAR * noisy.deviation(fed, local_noisy_cells, SENSITIVITY) / WEIGHT
+    least = fewest_rows(noisy, fed)
     size = k
     if init is None:
         size = max(k, min(_CANDIDATES * k, int(found.n / (4 * least)))) if rounds > 1 else k
@@ -140,8 +146,7 @@ def _clusters(
         fed.log(small_centres=int((~enough).sum()))
     if not enough.any():
         raise InputError(
-            f"no centre has more rows than its noise, {least:.0f}: k-means at epsilon={privacy.epsilon:g} needs more "
-            "rows or a larger epsilon"
+            f"no centre has more rows than its noise, {least:.0f}: use fewer centres, more rows or a larger epsilon"
         )
     between = float((np.maximum(counts, 0.0)[:, None] * (C - mean) ** 2).sum()) * length**2
     inertia = max(found.n * float(found.variance.sum()) - between, 0.0)

@@ -7,8 +7,10 @@ are encoded before, by `cell_encoder.py`.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,10 @@ Array = NDArray[Any]
 FORMAT = 1
 _NEAREST = 2
 _CANCELLED = 1e-5
+#: Trees whose code is compiled at once, and the most cuts of all trees for which it is.
+_TREES, _MOST_CUTS = 25, 60_000
+#: Sums the depths of some trees at one row.
+Depths = Callable[[Sequence[float]], float]
 
 
 class Scorer:
@@ -45,6 +51,9 @@ class Scorer:
             self._lengths = np.einsum("ij,ij->i", self._centers, self._centers)
         if self._features is not None:
             self._prepare_trees()
+        if self._ranks is not None:
+            parts = (self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width"))
+            self._tables = list(zip(*parts, strict=True))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scorer:
@@ -65,11 +74,57 @@ class Scorer:
         return np.where(np.isnan(found), np.inf, found)
 
     def score_one(self, x: Array) -> float:
-        """Return the anomaly score of one row (d,), quickly for a detector by Mahalanobis distances."""
-        if self._root is None or self._ranks is not None or self._shift is not None:
-            return float(self.score(x[None])[0])
-        w = (x - self._mean) @ self._factor
-        return float(w @ w)
+        """Return the anomaly score of one row (d,): as `score`, with few calls of numpy."""
+        row = np.asarray(x, dtype=np.float64)
+        if self._shift is not None:
+            row = (row - self._shift) / self._unit
+        members = self._one_row(row)
+        found = members[0] if self._ranks is None else sum(map(self._one_rank, range(len(members)), members))
+        return found if math.isfinite(found) else float(self.score(np.asarray(x)[None])[0])
+
+    def _one_row(self, x: Array) -> list[float]:
+        """Return the score of one scaled row (d,) by each member."""
+        found = []
+        D = None if self._mean is None else x - self._mean
+        if self._centers is not None and D is not None:
+            found.append(self._one_distance(self._over_scale(D)))
+        if self._features is not None:
+            if self._code is None:
+                self._code = _compiled(self._features, self.arrays["cuts"], self.arrays["depths"])
+            row, trees = x.tolist(), len(self._first)
+            if self._code:
+                depth = sum([depths(row) for depths in self._code]) / trees
+            else:
+                depth = float(self._flat_depths[self._leaves(x[None])[0] + self._first_leaf].mean())
+            found.append(2.0 ** (-depth / self._usual))
+        if self._root is not None and D is not None:
+            w = D @ self._factor
+            found.append(float(w @ w))
+        elif self._components is not None and D is not None:
+            found.append(float(self._by_subspace(self._over_scale(D)[None])[0]))
+        return found
+
+    def _one_distance(self, z: Array) -> float:
+        """Return the mean distance of one standardised row to its nearest centres."""
+        apart = z @ self._cross
+        apart += self._lengths
+        most, total = min(_NEAREST, len(self._centers)), 0.0
+        for _ in range(most):
+            near = apart.argmin()
+            apart[near] = math.inf
+            d = z - self._centers[near]
+            total += math.sqrt(d @ d)
+        return total / most
+
+    def _one_rank(self, j: int, score: float) -> float:
+        """Return the rank of member j's score, as `_rank_parts` does."""
+        edges, ranks, high, width = self._tables[j]
+        i = bisect_right(edges, score)
+        if i == 0 or i == len(edges):
+            rank = ranks[0] if i == 0 else ranks[-1]
+        else:
+            rank = ranks[i - 1] + (score - edges[i - 1]) * (ranks[i] - ranks[i - 1]) / (edges[i] - edges[i - 1])
+        return rank + math.log1p((score - high) / width) if score > high else rank
 
     def members(self, X: Array) -> list[Array]:
         """Return the scores (n,) of each member, of scaled rows."""
@@ -79,7 +134,7 @@ class Scorer:
             found.append(self._distances(Z)[1].mean(axis=1))
         if self._features is not None:
             depths = self._flat_depths[self._leaves(X) + self._first_leaf].mean(axis=1)
-            found.append(np.exp2(-depths / float(self.arrays["usual"])))
+            found.append(np.exp2(-depths / self._usual))
         if self._root is not None:
             W = (X - self._mean) @ self._factor
             found.append(np.einsum("ij,ij->i", W, W))
@@ -165,7 +220,8 @@ class Scorer:
         self._flat_features = self._features.ravel().astype(np.intp)
         self._flat_cuts = self.arrays["cuts"].ravel()
         self._flat_depths = self.arrays["depths"].ravel()
-        self._inner = inner
+        self._inner, self._usual = inner, float(self.arrays["usual"])
+        self._code: list[Depths] | None = None  # made when one row is first scored
 
     def _leaves(self, X: Array) -> Array:
         # np.take with mode="clip" checks no bounds one by one; all places are within them.
@@ -210,3 +266,31 @@ class Scorer:
 def _normed(parts: Array) -> Array:
     total = parts.sum(axis=1, keepdims=True)
     return np.asarray(parts / np.where(total > 0, total, 1.0))
+
+
+def _compiled(features: Array, cuts: Array, depths: Array) -> list[Depths]:
+    """Return functions that walk the trees, or none where the trees are large.
+
+    A walk in numpy takes some calls for each level, of which a call takes longer than all comparisons of one row. The
+    code holds numbers alone, each made here from a whole or real number: whatever the file holds, it is no code.
+    """
+    texts = [_expression(*tree) for tree in zip(features.tolist(), cuts.tolist(), depths.tolist(), strict=True)]
+    if sum(text.count(">=") for text in texts) > _MOST_CUTS:
+        return []
+    columns = "".join(f"x{j}," for j in range(int(features.max()) + 1))
+    found: list[Depths] = []
+    for start in range(0, len(texts), _TREES):
+        source = f"def depths(row):\n {columns}*_ = row\n return {'+'.join(texts[start : start + _TREES])}"
+        names: dict[str, Any] = {"__builtins__": {}, "inf": math.inf, "nan": math.nan}
+        exec(source, names)
+        found.append(names["depths"])
+    return found
+
+
+def _expression(features: list[int], cuts: list[float], depths: list[float]) -> str:
+    """Return the depth of a row ``x0, x1, ...`` in one tree, without cuts that make no difference."""
+    nodes = [""] * len(cuts) + [repr(float(depth)) for depth in depths]
+    for k in range(len(cuts) - 1, -1, -1):
+        left, right = nodes[2 * k + 1], nodes[2 * k + 2]
+        nodes[k] = left if left == right else f"({right} if x{int(features[k])}>={float(cuts[k])!r} else {left})"
+    return nodes[0]

@@ -60,7 +60,10 @@ def n_columns(site: Site) -> int:
     """Return the number of columns of a site whose data must be a table of numbers; no row is read."""
     shape, dtype = _shape(site)
     if dtype.kind not in "buif":
-        raise InputError(f"site {site.name!r}: X has the dtype {dtype}, and must hold numbers")
+        raise InputError(
+            f"site {site.name!r}: X has the dtype {dtype}, and must hold numbers: encode text first (regressions have "
+            "categorical=[...])"
+        )
     return shape[1]
 
 

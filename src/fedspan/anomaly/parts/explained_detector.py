@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.anomaly.detector import FedDetector, few_levels
 from fedspan.anomaly.parts.drift_counts import fits_a_message, view_counts, view_of
-from fedspan.anomaly.parts.exported_detector import export
+from fedspan.anomaly.parts.exported_detector import export, one_row_scorer
 from fedspan.anomaly.parts.gateway_sums import summed
 from fedspan.anomaly.parts.recalibration import (
     Followed,
@@ -352,7 +352,7 @@ class ExplainedDetector(FedDetector):
 
     def _one_score(self, row: Vector) -> float:
         """Return the anomaly score of one row (d,)."""
-        return float(self._scores(row[None])[0])
+        return one_row_scorer(self).score_one(row)
 
     def _anomaly(self, X: Any) -> Vector:
         return self._scores(self._validated(X))

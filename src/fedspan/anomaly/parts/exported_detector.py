@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,16 @@ from fedspan.anomaly.parts.recalibration import sketch_edges
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.gateway.cell_encoder import PREFIX
-from fedspan.gateway.scorer import FORMAT
+from fedspan.gateway.scorer import FORMAT, Scorer
 
 if TYPE_CHECKING:
     from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 
 Array = NDArray[Any]
+
+#: Attributes that are new objects when a detector has learned on; and what scores single rows of detectors.
+_LEARNED = ("mean_", "scale_", "centers_", "features_", "cuts_", "leaf_counts_", "score_counts_", "score_edges_")
+_SCORERS: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Scorer]] = WeakKeyDictionary()
 
 
 def export(
@@ -48,9 +53,8 @@ def gateway_arrays(detector: ExplainedDetector) -> dict[str, Array]:
     parameters = {name: value for name, value in detector._score_transform()[1].items() if value is not None}
     parameters.pop("growth", None)
     if "features" in parameters:
-        subsample = int(getattr(detector, "subsample", 256))
-        isolation: Any = detector
-        parameters["gains"] = isolation_gains(isolation.leaf_counts_, detector.n_samples_, subsample=subsample)
+        known: Any = detector
+        parameters["gains"] = isolation_gains(known.leaf_counts_, known.n_samples_, subsample=known.subsample_)
         parameters["features"] = parameters["features"].astype(np.int32)
     if hasattr(detector, "_ranks"):
         parameters |= detector._ranks()
@@ -59,6 +63,16 @@ def gateway_arrays(detector: ExplainedDetector) -> dict[str, Array]:
     edges = getattr(detector, "sketch_edges_", sketch_edges(-detector.offset_)[0])
     about = {"format": FORMAT, "threshold": -detector.offset_, "columns": np.array(columns, dtype=str)}
     return {name: np.asarray(value) for name, value in {**about, "sketch_edges": edges, **parameters}.items()}
+
+
+def one_row_scorer(detector: ExplainedDetector) -> Scorer:
+    """Return what scores single rows of a fitted detector; it is made again when the detector has learned on."""
+    learned = tuple(vars(detector).get(name) for name in _LEARNED)
+    made, scorer = _SCORERS.get(detector, ((), None))
+    if scorer is None or len(made) != len(learned) or any(a is not b for a, b in zip(made, learned, strict=True)):
+        scorer = Scorer(gateway_arrays(detector))
+        _SCORERS[detector] = (learned, scorer)
+    return scorer
 
 
 def _before(steps: Sequence[Any], detector: ExplainedDetector) -> dict[str, Array]:

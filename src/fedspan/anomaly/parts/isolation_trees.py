@@ -11,6 +11,7 @@ Nodes are numbered by level: the children of node k are 2 k + 1 and 2 k + 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -85,15 +86,20 @@ def of_leaves(site: Site, *, cuts: Array, **_: Any) -> int:
 @step("anomaly.leaf_counts", reveals="sums", counts=["n"], fewest=of_leaves, fewest_in_sums=False)
 def local_leaf_counts(site: Site, features: Features, cuts: Matrix) -> dict[str, Any]:
     """Leaves the site: its number of rows, and the number of them in each leaf of each tree."""
-    _check_trees(features, cuts, n_columns(site))
+    check_trees(features, cuts, n_columns(site))
+    return {"n": len(site), "counts": counted_leaves(blocks(site), features, cuts)}
+
+
+def counted_leaves(rows: Iterable[Array], features: Features, cuts: Matrix) -> NDArray[np.int64]:
+    """Return the number (n_trees, 2^depth) of rows, which come in blocks, in each leaf of each tree."""
     trees, leaves = len(cuts), cuts.shape[1] + 1
     counts = np.zeros(trees * leaves, dtype=np.int64)
-    for block in blocks(site):
+    for block in rows:
         size = max(1, _CELLS // trees)
         for start in range(0, len(block), size):
             cells = leaves_of(block[start : start + size], features, cuts) + leaves * np.arange(trees)
             counts += np.bincount(cells.ravel(), minlength=trees * leaves)
-    return {"n": len(site), "counts": counts.reshape(trees, leaves)}
+    return counts.reshape(trees, leaves)
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ def isolation_score(X: Array, features: Features, cuts: Matrix, depths: Matrix, 
 
     `depths` is (n_trees, 2^h), and `usual` the mean depth of a row in a random tree of as many rows.
     """
-    _check_trees(features, cuts, X.shape[1], depths)
+    check_trees(features, cuts, X.shape[1], depths)
     found, tree = np.empty((len(X), 1)), np.arange(len(cuts))
     size = max(1, _CELLS // len(cuts))
     for start in range(0, len(X), size):
@@ -227,7 +233,7 @@ def _share(n: float, subsample: int) -> float:
     return min(1.0, subsample / max(n, 1.0))
 
 
-def _check_trees(features: Array, cuts: Array, d: int, depths: Array | None = None) -> None:
+def check_trees(features: Array, cuts: Array, d: int, depths: Array | None = None) -> None:
     """Refuse arrays that are no trees over rows of `d` columns."""
     inner = cuts.shape[1]
     full = inner > 0 and math.log2(inner + 1).is_integer()

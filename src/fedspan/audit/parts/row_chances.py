@@ -26,6 +26,8 @@ LEVEL = 1e-3
 EQUAL = 1e-9
 #: Vectors whose nearest row is not nearer than this part of the second one are no hits.
 _NEAR = 0.05
+#: The same where a form crowds rows together, as a distance.
+_SAME = 1e-4
 #: The information of a cell of real numbers, in bits; rounding takes the others.
 _MOST_BITS = 30
 _BLOCK = 2_000_000
@@ -36,7 +38,9 @@ class Space:
     """Distinct rows (n, m) of a table in the form in which messages may have them; `into` brings vectors there.
 
     `lost` is the number of unknowns of that form, such as a factor: they take as many columns' information. A factor
-    may be negative, so that with any unknown a vector and its negative are the same.
+    may be negative, so that with any unknown a vector and its negative are the same. `numbers` are the rows' numbers
+    where the form does not exist for all rows. An `uneven` form crowds rows together, as an exponential does: what is
+    near there is measured cell by cell, by the other rows' cells.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Space:
     bits: Matrix = field(repr=False)
     into: Callable[[Matrix], Matrix] = field(repr=False)
     lost: int = 0
+    numbers: NDArray[np.intp] | None = field(default=None, repr=False)
+    uneven: bool = False
 
     @cached_property
     def dimension(self) -> float:
@@ -67,7 +73,21 @@ class Space:
             share = np.maximum(different - self.lost, 0) / self.rows.shape[1]
         least = len(self.rows) * 2.0 ** -(self.bits[which] * share)
         chance = np.where(near[:, 0] <= EQUAL, least, np.maximum(ratio**self.dimension, least))
-        return which, np.where((ratio < _NEAR) | (near[:, 0] <= EQUAL), np.minimum(chance, 1.0), 1.0)
+        chance = np.where((ratio < _NEAR) | (near[:, 0] <= EQUAL), np.minimum(chance, 1.0), 1.0)
+        if self.uneven:
+            chance = np.where(near[:, 0] < _SAME, chance, 1.0)
+            for i in np.flatnonzero(chance < 1):
+                chance[i] = max(chance[i], self._local_chance(V[i], which[i], near[i, 0]))
+        return which if self.numbers is None else self.numbers[which], chance
+
+    def _local_chance(self, v: Matrix, row: int, apart: float) -> float:
+        """Return the chance that all cells are as near to a row's as they are, by the other rows' cells."""
+        sign = 1.0 if not self.lost or v @ self.rows[row] >= 0 else -1.0
+        gaps = np.sort(np.abs(self.rows - sign * v), axis=0)
+        near = max(apart, EQUAL)
+        within = (gaps <= near).sum(axis=0)
+        shares = np.where(within > 1, within, near / np.maximum(gaps[1], near)) / len(self.rows)
+        return float(min(1.0, len(self.rows) * np.prod(np.sort(shares)[self.lost :])))
 
 
 def nearest(V: Matrix, rows: Matrix, count: int, *, either: bool = False) -> tuple[NDArray[np.intp], Matrix]:
@@ -94,23 +114,23 @@ def nearest(V: Matrix, rows: Matrix, count: int, *, either: bool = False) -> tup
     return np.take_along_axis(found, order, axis=1), np.take_along_axis(distances, order, axis=1)
 
 
-def cell_bits(rows: Matrix) -> Matrix:
-    """Return the information (n,) in each row's cells, in bits: by how often a value occurs, and how many there can be.
+def column_bits(rows: Matrix) -> Matrix:
+    """Return the information (n, m) in each cell, in bits: by how often a value occurs, and how many there can be.
 
     Examples
     --------
-    >>> cell_bits(np.array([[0.0, 1.5], [0.0, 2.5], [1.0, 7.0], [1.0, 9.0]])).round(2)
-    array([7.25, 7.25, 7.25, 7.25])
+    >>> column_bits(np.array([[0.0, 1.5], [0.0, 2.5], [1.0, 7.0], [1.0, 9.0]]))[0].round(2)
+    array([1.  , 6.25])
     """
-    bits = np.zeros(len(rows))
-    for column in rows.T:
+    bits = np.empty(rows.shape)
+    for column, found in zip(rows.T, bits.T, strict=True):
         values, place, counts = np.unique(column, return_inverse=True, return_counts=True)
         rare = np.log2(len(rows) / counts)
         if 2 * len(values) > len(rows):
             fineness = max(step(values), np.ptp(values) * 2.0**-_MOST_BITS)
             possible = np.log2(np.ptp(values) / fineness + 1) if len(values) > 1 else 0.0
             rare = np.where(counts == 1, np.maximum(rare, possible), rare)
-        bits += rare[place]
+        found[:] = rare[place]
     return bits
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, ndtr
 
-from fedspan.audit.parts.row_chances import EQUAL, Space, cell_bits
+from fedspan.audit.parts.row_chances import EQUAL, Space
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -42,12 +42,39 @@ def row_views(rows: Matrix, sites: Array | None) -> dict[str, Matrix]:
     return views
 
 
-#: The views in which rows are quantised, and about the number of residues that are compared with them.
+#: The views in which rows are quantised.
 SCALED = tuple(f"scaled to the {to}{at}" for to in ("range", "largest") for at in ("", " at its site"))
 QUANTISED = ("", "standardised", "standardised at its site", *SCALED)
-KINDS = 100
-#: Numbers of low bits that are searched for quantised cells in tables with more cells than `SMALL`.
-WIDTHS, SMALL = (8, 10, 12, 14, 16, 20, 24, 32), 200_000
+#: Functions of single cells that rows may be sent through. A base, a unit or a width is a factor or an offset more.
+FUNCTIONS = {
+    "logarithms": np.log,
+    "logarithms of 1 +": np.log1p,
+    "exponentials": np.exp,
+    "reciprocals": np.reciprocal,
+    "square roots": np.sqrt,
+    "cube roots": np.cbrt,
+    "squares": np.square,
+    "cubes": lambda x: x**3,
+    "magnitudes": np.abs,
+    "hyperbolic tangents": np.tanh,
+    "logistic values": lambda x: 1 / (1 + np.exp(-x)),
+    "arcsinh": np.arcsinh,
+    "arctangents": np.arctan,
+    "sines": np.sin,
+    "cosines": np.cos,
+    "normal probabilities": ndtr,
+}
+
+
+def function_views(views: Mapping[str, Matrix]) -> Iterator[tuple[str, Array, Matrix]]:
+    """Yield rows through each function: a name, the rows for which it is defined and not constant, and the result."""
+    for name in ("", "standardised"):
+        for words, function in FUNCTIONS.items():
+            with np.errstate(all="ignore"):
+                view = np.asarray(function(views[name]))
+                defined = np.flatnonzero(np.isfinite(view).all(axis=1) & (np.abs(view).max(axis=1) < 1e100))
+            if len(defined) > 1 and 2 * len(np.unique(view[defined], axis=0)) > len(defined):
+                yield f"{words} of {name or 'the'} rows", defined, view[defined]
 
 
 def plain_space(name: str, view: Matrix, bits: Matrix) -> Space:
@@ -78,66 +105,6 @@ def evenly_chosen(V: Matrix, most: int) -> tuple[Matrix, Array]:
     """Return at most `most` of the vectors, evenly spaced, and their places."""
     chosen = np.linspace(0, len(V) - 1, min(len(V), most)).astype(int)
     return V[chosen], chosen
-
-
-def low_parts(V: Matrix) -> Iterator[tuple[str, Array, Matrix]]:
-    """Yield what is left of vectors without their leading bits or decimals: a name, which vectors, and the residues."""
-    for width, ours, low in low_integers(V):
-        if len(ours):
-            yield f"{width} low bits", ours, low.astype(np.float64)
-    for name, base, powers in (("bits", 2.0, range(-40, 25, 2)), ("decimals", 10.0, range(-12, 4))):
-        for power in powers:
-            unit = base**power
-            R = V - np.rint(V / unit) * unit
-            noise = 4 * np.finfo(float).eps * np.abs(V).max(axis=1)
-            ours = np.flatnonzero((np.ptp(R, axis=1) > 1e3 * noise) & (np.abs(R - V).max(axis=1) > 0))
-            if len(ours):
-                yield f"what is left below {base:g}^{power} ({name})", ours, R[ours]
-
-
-def low_integers(V: Matrix) -> Iterator[tuple[int, Array, NDArray[np.int64]]]:
-    """Yield the lowest bits of the mantissas: their number, which vectors have any, and these bits as integers."""
-    single = (V.astype(np.float32) == V).all(axis=1)  # sent in single precision, whose last bits lie higher
-    whole = (np.rint(V) == V).all(axis=1) & (np.abs(V).max(axis=1) < 2.0**52)
-    whole_bits = np.where(whole[:, None], V, 0.0).astype(np.int64)
-    double_bits = np.ascontiguousarray(V).view(np.int64)
-    single_bits = np.ascontiguousarray(V.astype(np.float32)).view(np.int32).astype(np.int64)
-    bits = np.where(whole[:, None], whole_bits, np.where(single[:, None], single_bits, double_bits))
-    for width in range(5, 33):
-        low = bits & ((1 << width) - 1)
-        ours = np.flatnonzero((np.ptp(low, axis=1) > 7) & (low != bits).any(axis=1))
-        yield width, ours, low[ours]
-
-
-def quantised_rows(views: Mapping[str, Matrix], width: int) -> Iterator[NDArray[np.int64]]:
-    """Yield rows as integers of a few bits: fixed point, parts of the range, or their leading bits as floats."""
-    mask, most = (1 << width) - 1, 2.0**52
-    for name, rows in views.items():
-        powers = [2.0**power for power in range(-8, width + 9)] + [10.0**power for power in range(1, 7)]
-        for factor in [mask, mask + 1, mask // 2, mask // 2 + 1] if name in SCALED else powers if not name else []:
-            scaled = rows * factor
-            if np.abs(scaled).max() < most:
-                yield np.rint(scaled).astype(np.int64) & mask
-                yield np.floor(scaled).astype(np.int64) & mask
-    rows = np.ascontiguousarray(views[""])
-    for kind, total in (("f2", 16), ("f4", 32)):
-        if width <= total:
-            whole = rows.astype(f"<{kind}").view(f"<u{kind[1]}").astype(np.int64)
-            yield whole >> (total - width)
-
-
-def equal_integers(low: NDArray[np.int64], quantised: NDArray[np.int64], width: int) -> tuple[Array, Matrix]:
-    """Return the row that each vector of integers equals, and the chance of that: 1 where it equals none."""
-    factors = np.random.default_rng(2).integers(1, 2**62, low.shape[1], dtype=np.int64) | 1
-    marks, first = np.unique((quantised * factors).sum(axis=1), return_index=True)
-    place = np.minimum(np.searchsorted(marks, (low * factors).sum(axis=1)), len(marks) - 1)
-    which = first[place]
-    same = (low == quantised[which]).all(axis=1)
-    chances = np.ones(len(low))
-    if same.any():
-        bits = np.minimum(cell_bits(quantised.astype(np.float64)), width * low.shape[1])
-        chances[same] = np.minimum(1.0, len(quantised) * 2.0 ** -bits[which[same]])
-    return which, chances
 
 
 def some_triples(group: Array) -> list[Array]:

@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from fedspan.aggregation import Aggregator
+from fedspan.aggregation.aggregator import believed
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Count, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
+from fedspan.sums.moments import typical_rows
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
 from fedspan.sums.row_blocks import n_columns
@@ -198,20 +201,48 @@ def enough_rows(counts: Array, least_rows: int) -> NDArray[np.bool_]:
     return np.asarray(counts >= least_rows if least_rows > 1 else counts > 0)
 
 
-def moved_centres(centres: Array, sizes: Array, seen: Federation) -> Clusters:
+def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
+    """Return centres (b, k, d) after one round in which `rule` combines the sites' moves, instead of a sum.
+
+    A site counts by its shares of rows and by its moves times these, whatever number of rows it reports. So a centre
+    where most sites have no rows has none.
+    """
+    b, k, d = C.shape
+    replies = seen.totals(local_means, centres=C, wanted=np.ones((b, k), dtype=np.bool_))
+    counts = np.maximum(np.asarray(replies.stack("counts"), dtype=np.float64), 0.0)
+    n = np.maximum(counts.reshape(-1, b, k).sum(axis=2)[:, 0], 1.0)
+    moves = replies.stack("sums") - counts[:, :, None] * C.reshape(-1, d)
+    each = np.concatenate([counts[:, :, None], replies.stack("spread")[:, :, None], moves], axis=2)
+    found = np.asarray(rule(each / n[:, None, None], believed(rule, n)).value).reshape(b, k, d + 2)
+    shares, spread = np.maximum(found[:, :, 0], 0.0), np.maximum(found[:, :, 1], 0.0)
+    some = shares > 0
+    move = np.where(some[:, :, None], found[:, :, 2:], 0.0) / np.where(some, shares, 1.0)[:, :, None]
+    rows = typical_rows(n) * shares / np.maximum(shares.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    scatter = np.where(some, rows * spread / np.where(some, shares, 1.0), 0.0)
+    about = np.maximum(scatter - rows * np.vecdot(move, move), 0.0)
+    return Moved(C + move, rows, about, scatter.sum(axis=1))
+
+
+def moved_centres(centres: Array, sizes: Array, seen: Federation, rule: Aggregator | None = None) -> Clusters:
     """Return centres (k, d) of rows before, which count by `sizes` (k,), and of the new rows closest to each.
 
-    The inertia is that of the new rows before the move.
+    The inertia is that of the new rows before the move. A `rule` combines the sites' moves, instead of a sum.
     """
     reference = np.asarray(centres, dtype=np.float64).mean(axis=0)
     about = seen.apply(standardize, mean=reference, scale=None, double=True)
     C, k = centres - reference, len(centres)
-    total = about.sum(local_means, centres=C[None], wanted=np.ones((1, k), dtype=np.bool_))
-    whole(total, sums=C.shape, counts=(k,), spread=(k,))
-    counts = sizes + total["counts"]
-    moved = (np.asarray(sizes)[:, None] * C + total["sums"]) / np.where(counts > 0, counts, 1)[:, None]
+    if rule is None:
+        total = about.sum(local_means, centres=C[None], wanted=np.ones((1, k), dtype=np.bool_))
+        whole(total, sums=C.shape, counts=(k,), spread=(k,))
+        new, sums, inertia = total["counts"], total["sums"], float(total["spread"].sum())
+    else:
+        voted = voted_means(about, C[None], rule)
+        new, inertia = voted.counts[0], float(voted.inertia[0])
+        sums = new[:, None] * voted.centres[0]
+    counts = sizes + new
+    moved = (np.asarray(sizes)[:, None] * C + sums) / np.where(counts > 0, counts, 1)[:, None]
     moved = np.where(counts[:, None] > 0, moved, C)
-    return Clusters(moved + reference, counts, float(total["spread"].sum()), 1)
+    return Clusters(moved + reference, counts, inertia, 1)
 
 
 @transform("clustering.distances_to_centres")

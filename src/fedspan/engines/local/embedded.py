@@ -52,9 +52,13 @@ class LocalEngine:
         self._pinned: dict[str, PinnedThreads] = {}
 
     def describe(self) -> dict[str, Any]:
-        """Return the sites' data shapes and the number of BLAS threads."""
-        shapes = {name: self._hosts[name].site.fingerprint() for name in self.sites}
-        return {"sites": shapes, "threads": blas_threads()}
+        """Return the sites' data shapes, their numbers of rows, and the number of BLAS threads."""
+        sites = {name: self._hosts[name].site for name in self.sites}
+        return {
+            "sites": {name: site.fingerprint() for name, site in sites.items()},
+            "rows": {name: len(site) for name, site in sites.items()},
+            "threads": blas_threads(),
+        }
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -94,7 +98,13 @@ class LocalEngine:
                 message = decode(encoded(message), policy.max_bytes) if self.wire else message
             host = self._hosts[name]
             host.largest = policy.max_bytes
-            delivery = host.perform(call, message, accepted.get(name, -1))
+            vault = host.vault
+            if call.how != "ask":  # plain sums: where sums are secure, a simulated attack (`Federation.corrupt`)
+                host.vault = None
+            try:
+                delivery = host.perform(call, message, accepted.get(name, -1))
+            finally:
+                host.vault = vault
             if self.wire:
                 sent = encoded(delivery.reply)
                 delivery.reply = decode(sent, len(sent))

@@ -28,10 +28,11 @@ Attack = Callable[[Mapping[str, Message], tuple[str, ...], np.random.Generator, 
 
 @dataclass(frozen=True)
 class Corruption:
-    """An attack and the sites that it controls."""
+    """An attack, the sites that it controls, and the largest number that their sums can carry."""
 
     attack: Attack
     sites: frozenset[str]
+    largest: float = np.inf
 
     def applied(self, call: Call, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
         """Return `outcomes` with the replies of the malicious sites as the attack writes them."""
@@ -46,5 +47,19 @@ class Corruption:
             if site in written:
                 own = outcomes.get(site)
                 delivery = own if isinstance(own, Delivery) else Delivery(call.number, None)
-                result[site] = delivery.written_by_attack(written[site])
+                result[site] = delivery.written_by_attack(self._carried(written[site]))
         return result
+
+    def _carried(self, reply: Any) -> Any:
+        """Return a reply as a secure sum carries it: a masked number is finite, and within the range."""
+        if self.largest == np.inf or not isinstance(reply, Mapping):
+            return reply
+        return {key: self._within(value) for key, value in reply.items()}
+
+    def _within(self, value: Any) -> Any:
+        numbers = np.asarray(value)
+        if numbers.dtype.kind != "f":
+            return value
+        largest = min(self.largest, float(np.finfo(numbers.dtype).max))
+        kept = np.clip(np.nan_to_num(numbers, nan=largest), -largest, largest).astype(numbers.dtype)
+        return kept if isinstance(value, np.ndarray) else float(kept)

@@ -41,7 +41,7 @@ def single_features(n: int, gamma_hat: Vector, squares: Vector, mean_only: bool)
 def parametric(n: int, hat: SiteEffect, squares: Vector, tol: float, mean_only: bool) -> SiteEffect:
     """Return the estimates with a normal prior of locations and an inverse gamma prior of scales.
 
-    The iteration ends when no estimate changes by more than a share `tol` of itself.
+    The iteration ends when no estimate above 0 changes by more than a share `tol` of itself (`_change`).
     """
     bar, t2 = float(hat.gamma.mean()), float(np.var(hat.gamma, ddof=1))
     if mean_only:
@@ -62,9 +62,12 @@ def parametric(n: int, hat: SiteEffect, squares: Vector, tol: float, mean_only: 
 
 
 def _change(new: Vector, old: Vector) -> float:
-    """Return the largest relative change."""
+    """Return the largest change over the old value, with its sign: so neuroCombat and ComBat in R end their iteration.
+
+    Changes of values below 0 do not count; with their size results differ from theirs by up to `tol`.
+    """
     moved = np.abs(new - old)
-    return float(np.divide(moved, np.abs(old), out=np.where(moved > 0, np.inf, 0.0), where=old != 0).max())
+    return float(np.divide(moved, old, out=np.where(moved > 0, np.inf, 0.0), where=old != 0).max())
 
 
 def non_parametric(n: int, hat: SiteEffect, squares: Vector) -> SiteEffect:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.federation.site.parameters import Flags, Matrix
+from fedspan.federation.site.parameters import Flags
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import CategoryCounts, Description, GroupDifference
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_description
@@ -25,7 +25,7 @@ from fedspan.statistics.describe.parts.group_counts import bin_counts, category_
 from fedspan.statistics.describe.parts.group_moments import GroupMoments, group_moments
 from fedspan.statistics.describe.parts.group_tests import counts_test, means_apart, means_test, ranks_test, shares_apart
 from fedspan.statistics.describe.parts.grouped_rows import NO_GROUPS, SITES, Counts, Grouping
-from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_in_groups, shown
+from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_values, name_table, shown
 from fedspan.statistics.describe.parts.table_columns import (
     SITE,
     TableColumns,
@@ -152,18 +152,17 @@ def described(
         else (np.full_like(moments.mean, np.nan),) * 2
     )
     groups = hidden_groups(moments.rows, least)
-    hidden, hidden_gaps = _hidden_counts(moments, groups, least)
+    hidden, hidden_gaps = hidden_values(moments.rows, moments.n, groups, least)
     count = _wide(shown(moments.n, hidden), numbers, d)
     missing = _wide(shown(moments.rows[:, None] - moments.n, hidden_gaps), numbers, d)
     tables: dict[str, CategoryCounts] = {}
     unique = np.full(d, np.nan)
     for j, counts in counted.items():
-        kept = _kept(listed[j], counts[0], max_categories, least)
-        merged = _merged(counts, kept)
-        cells = _hidden_categories(merged, groups, least)
-        tables[columns.names[j]] = CategoryCounts(tuple(listed[j][k] for k in kept), shown(merged, cells))
-        count[:, j] = shown(moments.rows - merged[:, -1], cells[:, -1] | groups)
-        missing[:, j] = shown(merged[:, -1], cells[:, -1])
+        table = name_table(counts, groups, most=max_categories, least=least)
+        names = tuple(listed[j][k] for k in table.kept)
+        tables[columns.names[j]] = CategoryCounts(names, shown(table.counts, table.hidden))
+        gaps, no_gaps = table.counts[:, -1], table.hidden[:, -1] | groups
+        count[:, j], missing[:, j] = shown(moments.rows - gaps, no_gaps), shown(gaps, table.hidden[:, -1])
         if columns.complete(j) and moments.rows[0] >= least:
             unique[j] = np.count_nonzero(counts[0, :-2]) + (1 if counts[0, -2] else 0)
     few = hidden | (moments.n < least)
@@ -171,7 +170,7 @@ def described(
     if len(grouping.names) > 1:
         edges = _rank_edges(seen, numbers, moments, found, wanted, ranks)
         binned = bin_counts(seen, columns=numbers, edges=edges, grouping=grouping)
-        differences = _differences(columns, grouping, moments, binned, few, tables, groups)
+        differences = _differences(columns, grouping, moments, binned, few, tables)
     return Description(
         columns=columns.names,
         kinds=tuple("text" if text else "number" for text in columns.text),
@@ -201,34 +200,6 @@ def _by(grouping: Grouping, columns: TableColumns) -> str:
     return {NO_GROUPS: "", SITES: SITE}.get(grouping.by) or (columns.names[grouping.by] if grouping.by >= 0 else "")
 
 
-def _hidden_categories(counts: Matrix, groups: Flags, least: int) -> Flags:
-    """Return which counts (1 + G, k) of a column are suppressed; missing cells, the last column, are only by group."""
-    missing = [*[False] * (counts.shape[1] - 1), True]
-    return hidden_in_groups(counts, groups, least, [not one for one in missing], missing)
-
-
-def _hidden_counts(moments: GroupMoments, groups: Flags, least: int) -> tuple[Flags, Flags]:
-    """Return which numbers of values (1 + G, d) are suppressed, and which of missing ones."""
-    hidden = np.zeros((2, *moments.n.shape), dtype=bool)
-    for j, n in enumerate(moments.n.T):
-        counts = np.stack([n, moments.rows - n], axis=1)
-        hidden[:, :, j] = hidden_in_groups(counts, groups, least, [True, False]).T
-    return hidden[0], hidden[1]
-
-
-def _kept(names: Sequence[str], counts: Counts, most: int, least: int) -> list[int]:
-    """Return the places of the most frequent names that have at least `least` rows, in their order."""
-    order = np.argsort(-counts[: len(names)], kind="stable")[:most]
-    return sorted(int(k) for k in order if counts[k] >= least)
-
-
-def _merged(counts: Counts, kept: Sequence[int]) -> NDArray[np.float64]:
-    """Return the counts of the names that are kept, of all others, and of missing cells."""
-    chosen = counts[:, list(kept)]
-    other = counts[:, :-1].sum(axis=1) - chosen.sum(axis=1)
-    return np.column_stack([chosen, other, counts[:, -1]]).astype(np.float64)
-
-
 def _rank_edges(
     seen: Federation, numbers: NDArray[np.int64], moments: GroupMoments, found: Any, levels: Sequence[float], ranks: str
 ) -> list[NDArray[np.float64]]:
@@ -245,7 +216,6 @@ def _differences(
     binned: Sequence[Counts],
     few: Flags,
     tables: Mapping[str, CategoryCounts],
-    groups: Flags,
 ) -> tuple[GroupDifference, ...]:
     """Return the tests between groups of which nothing is suppressed."""
     found = []
@@ -257,10 +227,10 @@ def _differences(
     for column, table in tables.items():
         if grouping.by >= 0 and column == columns.names[grouping.by]:
             continue
-        counts = table.counts[1:, :-1][~groups[1:]]
-        whole = len(counts) > 1 and not np.isnan(counts).any()
-        test = counts_test(counts if whole else np.zeros((1, 1)))
-        found.append(GroupDifference(column, (test,), shares_apart(counts) if whole else np.nan))
+        counts = table.counts[1:, :-1]
+        counts = counts[~np.isnan(counts).any(axis=1)]
+        test = counts_test(counts if len(counts) > 1 else np.zeros((1, 1)))
+        found.append(GroupDifference(column, (test,), shares_apart(counts) if len(counts) > 1 else np.nan))
     order = {name: i for i, name in enumerate(columns.names)}
     return tuple(sorted(found, key=lambda one: order[one.column]))
 

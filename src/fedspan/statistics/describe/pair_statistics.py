@@ -8,7 +8,7 @@ Up per site: 4 d^2 numbers; for ranks the values, or 8 rounds of a search for qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
-from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.federation.site.parameters import Flags, Matrix, Vector
 from fedspan.pca.noisy_covariance import noisy_covariance
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
@@ -115,6 +115,11 @@ class PairTable(ShownFrame):
         import pandas as pd
 
         return pd.DataFrame(self.values, index=list(self.columns), columns=list(self.columns))
+
+    def suppressed(self, columns: Flags) -> PairTable:
+        """Return the table without the pairs of some columns (d,)."""
+        hidden = np.logical_or.outer(columns, columns)
+        return replace(self, values=np.where(hidden, np.nan, self.values), n=np.where(hidden, 0.0, self.n))
 
     def p_values(self) -> Matrix:
         """Return the p value (d, d) of each correlation, by Student's t; NaN for covariances."""

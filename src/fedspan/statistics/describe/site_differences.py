@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
-from fedspan.federation.site.parameters import Labels, Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Flags, Labels, Matrix, Positive, Vector
 from fedspan.linalg import subspace_distance
 from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.parts.group_counts import bin_counts, category_counts
@@ -47,13 +47,15 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     sites_are_groups,
 )
 from fedspan.statistics.describe.parts.shown_frame import ShownFrame
-from fedspan.statistics.describe.parts.suppression import hidden_groups
+from fedspan.statistics.describe.parts.suppression import NameTable, hidden_groups, hidden_values, name_table
 from fedspan.statistics.describe.parts.table_columns import TableColumns, federation_of, named_columns, read_columns
 from fedspan.sums.plausible_totals import whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Names of a column that are compared, as a description lists them.
+LISTED_NAMES = 32
 _LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: Columns of which more cells are missing are left out of subspaces, whose rows have all values.
 _MOST_MISSING = 0.2
@@ -108,6 +110,11 @@ class SiteDifferences(ShownFrame):
         names = ["site", "column", "of", "effect", "statistic", "p", "corrected"]
         return pd.DataFrame([[getattr(test, name) for name in names] for test in self.tests], columns=names)
 
+    @property
+    def not_compared(self) -> int:
+        """The number of sites without a test: they have few rows, or their tests would show those of others."""
+        return len(self.sites) - len({test.site for test in self.tests})
+
     def differing(self, level: float = 0.05) -> dict[str, tuple[str, ...]]:
         """Return the sites with corrected p values below `level`, and the columns in which they differ."""
         real_number("level", level, above=0, below=1)
@@ -135,8 +142,8 @@ def site_differences(
     categorical, categories
         Which columns are text, and their names, as in `fedspan.describe`.
     least_set : int, default=5
-        Sites with fewer rows, or with fewer values in a column, are not compared. Names and bins with fewer rows at the
-        site or elsewhere are counted together.
+        Sites with fewer rows, or with fewer values in a column, are not compared, nor are those that a description by
+        site must hide with them. Names and bins with fewer rows at the site or elsewhere are counted together.
     rank : int, default=2
         The number of principal axes of ``subspace``.
 
@@ -157,13 +164,15 @@ def site_differences(
         run.need_single_replies("site_differences")
         names, seen = named_columns(run)
         columns, seen = read_columns(seen, names, categorical=categorical, categories=categories)
-        found = site_differences_of(seen, columns, least_set, rank)
+        found = site_differences_of(seen, columns, least_set, rank, LISTED_NAMES)
         object.__setattr__(found, "run_", run.record)
         return found
 
 
-def site_differences_of(seen: Federation, columns: TableColumns, least: int, rank: int) -> SiteDifferences:
-    """Return the tests of each site against the rest, for columns that are known."""
+def site_differences_of(
+    seen: Federation, columns: TableColumns, least: int, rank: int, max_categories: int
+) -> SiteDifferences:
+    """Return the tests of each site against the rest, for columns that are known; counts that may be shown are used."""
     if len(seen.sites) < 2:
         raise InputError("one site has no rest to differ from: site_differences needs at least two sites")
     grouping = Grouping(SITES, seen.sites)
@@ -176,12 +185,14 @@ def site_differences_of(seen: Federation, columns: TableColumns, least: int, ran
         seen, columns=numbers, edges=[np.unique(own[np.isfinite(own)]) for own in edges.T], grouping=grouping
     )
     hidden = hidden_groups(moments.rows, least)
+    few = np.logical_or(*hidden_values(moments.rows, moments.n, hidden, least))
+    tables = {j: name_table(counts, hidden, most=max_categories, least=least) for j, counts in counted.items()}
     spans = _subspaces(seen, columns, moments, grouping, rank)
     tests: list[SiteDifference] = []
     for g in range(1, len(moments.rows)):
         if hidden[g] or moments.rows[0] - moments.rows[g] < least:
             continue
-        one = _tests_of(g, columns, moments, binned, counted, least)
+        one = _tests_of(g, columns, moments, few, binned, tables, least)
         found = [*one, *spans.tests(g, least)]
         tests += [
             SiteDifference(seen.sites[g - 1], column, of, effect, test.statistic, test.p)
@@ -198,13 +209,16 @@ def _tests_of(
     g: int,
     columns: TableColumns,
     moments: GroupMoments,
+    few: Flags,
     binned: Sequence[Counts],
-    counted: Mapping[int, Counts],
+    tables: Mapping[int, NameTable],
     least: int,
 ) -> Iterator[Tested]:
-    """Yield the tests of one site, by column."""
+    """Yield the tests of one site, by column; none of numbers that a description by site hides."""
     rows = np.array([moments.rows[g], moments.rows[0] - moments.rows[g]])
     for place, j in enumerate(columns.numbers.tolist()):
+        if few[g, place] or few[0, place]:
+            continue
         name, pair = columns.names[j], _against_rest(moments, g, place)
         if pair.n.min() >= max(least, 2):
             effect = means_apart(pair.mean, pair.variance)
@@ -213,12 +227,14 @@ def _tests_of(
             shares = np.cumsum(bins / np.maximum(bins.sum(axis=1, keepdims=True), 1), axis=1)
             yield name, "quantiles", float(np.abs(shares[0] - shares[1]).max(initial=0.0)), counts_test(bins)
         yield _missing_test(name, rows, rows - pair.n)
-    for j, counts in counted.items():
-        name, both = columns.names[j], np.stack([counts[g], counts[0] - counts[g]])
-        table = _merged(both[:, :-1], least)
-        if table.sum(axis=1).min() >= least:
+    for j, found in tables.items():
+        name, both = columns.names[j], np.stack([found.counts[g], found.counts[0] - found.counts[g]])
+        seen = ~(found.hidden[g] | found.hidden[0])
+        table = _merged(both[:, :-1][:, seen[:-1]], least)
+        if table.shape[1] and table.sum(axis=1).min() >= least:
             yield name, "names", shares_apart(table), counts_test(table)
-        yield _missing_test(name, rows, both[:, -1])
+        if seen[-1]:
+            yield _missing_test(name, rows, both[:, -1])
 
 
 def _missing_test(name: str, rows: NDArray[Any], missing: NDArray[Any]) -> Tested:

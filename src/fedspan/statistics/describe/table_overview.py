@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedspan.checks import whole_number
 from fedspan.federation import Federation, RunRecord
 from fedspan.statistics.describe.describe_table import LEAST_SET, described
@@ -82,7 +84,11 @@ def overview(
         bars = histograms_of(seen, columns, numbers, bins, grouping, least_set, together=True) if numbers else []
         pairs = pair_table(seen, columns, "pearson", "bins", least_set) if numbers else None
         single = len(seen.sites) > 1 and not seen.policy.secure_sum
-        differences = site_differences_of(seen, columns, least_set, 2) if single else None
+        differences = site_differences_of(seen, columns, least_set, 2, max_categories) if single else None
+        if numbers and pairs is not None:  # what the description hides of all rows, no other table shows
+            hidden = np.isnan(description.count[0, numbers])
+            bars = [one.suppressed() if few else one for one, few in zip(bars, hidden, strict=True)]
+            pairs = pairs.suppressed(hidden)
         found = Overview(description, tuple(bars), pairs, differences)
         object.__setattr__(found, "run_", run.record)
         return found

@@ -22,7 +22,7 @@ from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import Flags, Labels, Matrix, OneOf, Vector
 from fedspan.statistics.regression.parts.design_rows import Column, design_rows, with_site_effects
 from fedspan.statistics.regression.parts.newton import Evaluation
-from fedspan.statistics.survival.event_counts import Grid, last_at_risk, times_and_events
+from fedspan.statistics.survival.event_counts import Grid, last_at_risk, times_and_events, usable
 
 TIES = ("efron", "breslow")
 Ties = Annotated[str, OneOf(TIES)]
@@ -103,7 +103,7 @@ def local_cox_setup(
         at, happens = last_at_risk(times, events, grid)
         seen = at >= 0
         found["n"] += len(times)
-        found["bad"] += int((~(np.isfinite(times) & np.isin(events, (0.0, 1.0)))).sum())
+        found["bad"] += int((~usable(times, events)).sum())
         found["gram"] += rows.Z.T @ rows.Z
         found["leaving"] += np.bincount(at[seen], rows.weights[seen], minlength=m)
         found["count"] += np.bincount(at[happens], minlength=m)

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import whole_number
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import FailureKind
@@ -71,6 +72,11 @@ def pair(y: Array) -> Vector:
     return np.column_stack([y[name].astype(np.float64) for name in fields])
 
 
+def usable(times: Vector, events: Vector) -> NDArray[np.bool_]:
+    """Return which rows have a finite time of at least 0, and an event or none."""
+    return np.asarray(np.isfinite(times) & (times >= 0) & np.isin(events, (0.0, 1.0)))
+
+
 def last_at_risk(times: Vector, events: Vector, grid: Vector) -> tuple[Whole, NDArray[np.bool_]]:
     """Return the last grid point at which each row is at risk, -1 for none, and which rows have their event there."""
     happens = (events == 1) & (times <= grid[-1]) if len(grid) else np.zeros(len(times), dtype=np.bool_)
@@ -115,7 +121,7 @@ def local_event_times(site: Site) -> dict[str, Any]:
 def local_counts_on_grid(site: Site, grid: Grid, by: Column, groups: Lines) -> dict[str, Any]:
     """Leaves the site: by group and grid point, the rows that leave and those that have the event; rows of no use."""
     times, events = times_and_events(site.y, site.name)
-    good = np.isfinite(times) & np.isin(events, (0.0, 1.0))
+    good = usable(times, events)
     at, happens = last_at_risk(times, events, grid)
     code = group_codes(site, by, groups)
     g, m = groups.count("\n") + 1, len(grid)
@@ -197,10 +203,11 @@ def checked_grid(times: Any) -> Vector:
 
 
 def refuse_bad_events(bad: int) -> None:
-    """Refuse rows whose time is not finite, or whose event is neither 0 nor 1."""
+    """Refuse rows whose time is below 0 or not finite, or whose event is neither 0 nor 1."""
     if bad:
         raise InputError(
-            f"y has {bad} rows whose time is no finite number, or whose event is neither 1 nor 0 (censored): correct it"
+            f"y has {bad} rows whose time is below 0 or no finite number, or whose event is neither 1 nor 0 "
+            "(censored): correct them, or leave them out"
         )
 
 
@@ -213,3 +220,22 @@ def checked_target(y: Any, n: int) -> Vector:
     if len(times) != n:
         raise InputError(f"y has {len(times)} rows, and X has {n}")
     return np.column_stack([times, events])
+
+
+def group_names(groups: Any) -> tuple[str, ...]:
+    """Return names of groups as text, as cells of a table are named."""
+    found = tuple(f"{one:g}" if isinstance(one, float) else str(one) for one in groups)
+    if not found or len(set(found)) < len(found):
+        raise InputError(f"groups={groups!r} must be different names, one or more")
+    return found
+
+
+def column_number(what: str, value: Any, names: tuple[str, ...] | None, columns: int) -> int:
+    """Return the number of a column that is given by its name or number."""
+    if not isinstance(value, str):
+        return whole_number(what, value, 0, columns - 1, why=", the number of a column, or its name")
+    known = [str(name) for name in names or ()]
+    if value not in known:
+        shown = f"; columns: {', '.join(known[:20])}" if known else ": the columns have no names"
+        raise InputError(f"{what}={value!r} is the name of no column{shown}")
+    return known.index(value)

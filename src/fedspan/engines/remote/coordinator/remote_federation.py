@@ -123,7 +123,7 @@ class RemoteEngine:
     @property
     def advice(self) -> tuple[str, ...]:
         """A resumed run continues under its own name, with its own threads; the sites know their data themselves."""
-        return ("threads", "sites", "token")
+        return ("threads", "sites", "rows", "token")
 
     def describe(self) -> dict[str, Any]:
         """Return the shapes of the data of the sites that are online, and a unique token for the run."""
@@ -132,6 +132,7 @@ class RemoteEngine:
             "federation": self._federation,
             "members": list(self.sites),
             "sites": {site: reports[site].fingerprint if site in reports else "offline" for site in self.sites},
+            "rows": {site: report.rows for site, report in reports.items() if report.rows is not None},
             "threads": blas_threads(),
             "token": secrets.token_hex(16),
         }

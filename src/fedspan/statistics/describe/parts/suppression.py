@@ -3,7 +3,8 @@
 Published counts are cells that are bound by sums: the cells of a row add up to its total. Cells of fewer rows than
 `least` are hidden. Then an attacker that knows all other cells, all sums, and that a hidden cell is not empty could
 still bound a hidden cell from both sides, by linear programming. So more cells are hidden (complementary suppression),
-until the bounds of each small cell are at least `least` apart, and no hidden cell can be solved for.
+until the bounds of each small cell are at least `least` apart, and no hidden cell can be solved for. Tables of one run
+agree on what they hide: what one of them shows is public in the others.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ def hidden_cells(counts: Cells, sums: Sums, *, least: int, small: Flags | None =
     for zeros in (False, True):
         hidden = _protected(counts, sums, sensitive, least, zeros)
         if hidden is not None:
-            return hidden
+            return _without_known(counts, sums, hidden)
     # Nothing but public totals is shown, if that is enough.
     hidden = ~sums.public
     known = [bounds(counts, sums, hidden, cell, lowest=0) for cell in np.flatnonzero(sensitive).tolist()]
-    return hidden if all(high - low > 0.5 for low, high in known) else np.ones(len(counts), dtype=bool)
+    if all(high - low > 0.5 for low, high in known):
+        return _without_known(counts, sums, hidden)
+    return np.ones(len(counts), dtype=bool)
 
 
 def bounds(counts: Cells, sums: Sums, hidden: Flags, cell: int, *, lowest: int = 1) -> tuple[float, float]:
@@ -129,6 +132,39 @@ def _protected(counts: Cells, sums: Sums, sensitive: Flags, least: int, zeros: b
     return hidden
 
 
+def _without_known(counts: Cells, sums: Sums, hidden: Flags) -> Flags:
+    """Return the hidden cells without those that the visible cells determine: to hide these is of no use.
+
+    They are empty, or alone in a sum; small ones are not among them.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
+    open_ = np.flatnonzero(hidden & (counts == 0))
+    unknown = np.flatnonzero(hidden)
+    used = sums.relations[:, hidden]
+    A, counts_of = csr_array(used.astype(np.float64)), counts[hidden].astype(np.float64)
+    while len(open_):
+        # An empty cell that can have rows can have a few: this keeps the bounds of all others.
+        wanted = np.isin(unknown, open_)
+        most = np.where(wanted, 1.0, np.inf)
+        found = linprog(
+            -wanted.astype(np.float64), A_eq=A, b_eq=A @ counts_of, bounds=np.stack([np.zeros(len(most)), most], axis=1)
+        )
+        filled = unknown[wanted & (found.x > _NONE)] if found.status == 0 else open_
+        if not len(filled):
+            break
+        open_ = np.setdiff1d(open_, filled)
+    kept = hidden.copy()
+    kept[open_] = False
+    while True:
+        alone = np.count_nonzero(sums.relations[:, kept], axis=1) == 1
+        known = kept & sums.relations[alone].any(axis=0)
+        if not known.any():
+            return kept
+        kept &= ~known
+
+
 class _Ranges:
     """How far apart the numbers are that each cell has in tables with the same sums."""
 
@@ -171,12 +207,18 @@ def shown(values: Cells, hidden: Flags) -> NDArray[np.float64]:
 
 
 def hidden_in_table(
-    counts: Cells, *, least: int, small: Sequence[bool] | None = None, public: Sequence[bool] | None = None
+    counts: Cells,
+    *,
+    least: int,
+    small: Sequence[bool] | None = None,
+    public: Sequence[bool] | None = None,
+    totals: bool = False,
 ) -> Flags:
     """Return which cells of a table (r, c), without margins, must be hidden where rows' totals and the total are known.
 
     Totals of columns are known as well. They are hidden where that is necessary: the last row of the result (r + 1, c).
-    `small` (c,) are the columns whose small cells are hidden, `public` (c,) those that are never hidden.
+    `small` (c,) are the columns whose small cells are hidden, `public` (c,) those that are never hidden; with `totals`
+    those of the columns are not hidden as long as others will do.
     """
     rows, columns = counts.shape
     whole = np.zeros((rows + 1, columns + 1))
@@ -189,6 +231,7 @@ def hidden_in_table(
     sums = table_sums(rows, columns, public_rows=True)
     if public is not None:
         sums.public.reshape(whole.shape)[:, :-1] |= np.asarray(public)
+    sums.public.reshape(whole.shape)[-1] |= totals
     found = hidden_cells(whole.ravel(), sums, least=least, small=wanted.ravel()).reshape(whole.shape)
     return found[:, :-1]
 
@@ -196,13 +239,18 @@ def hidden_in_table(
 def hidden_groups(rows: Cells, least: int) -> Flags:
     """Return which groups (1 + G,) are suppressed as a whole, by their numbers of rows."""
     if len(rows) == 1:
-        return rows < least
+        return np.asarray((rows > 0) & (rows < least))
     hidden = hidden_cells(np.append(rows[1:], rows[1:].sum()), list_sums(len(rows) - 1), least=least)
     return np.append(hidden[-1], hidden[:-1])
 
 
 def hidden_in_groups(
-    counts: Cells, groups: Flags, least: int, small: Sequence[bool], public: Sequence[bool] | None = None
+    counts: Cells,
+    groups: Flags,
+    least: int,
+    small: Sequence[bool],
+    public: Sequence[bool] | None = None,
+    totals: bool = False,
 ) -> Flags:
     """Return which counts (1 + G, k) must be hidden, where `groups` (1 + G,) are hidden as a whole.
 
@@ -220,9 +268,51 @@ def hidden_in_groups(
     at = [g for g in visible.tolist() if counts[g].any()] if len(counts) > 1 else [0]
     if not rows:
         return hidden
-    found = hidden_in_table(np.array(rows, dtype=np.float64), least=least, small=small, public=public)
+    found = hidden_in_table(np.array(rows, dtype=np.float64), least=least, small=small, public=public, totals=totals)
     for g, cells in zip(at, found, strict=False):
         hidden[g] |= cells
     hidden[0] |= found[-1] if len(counts) > 1 else found[0]
     hidden[:, ~hidden[0] & (counts[0] == 0)] = False  # a total of 0 is 0 in every group
     return hidden
+
+
+def hidden_values(rows: Cells, n: Cells, groups: Flags, least: int) -> tuple[Flags, Flags]:
+    """Return which numbers of values (1 + G, d) of columns must be hidden, and which of missing ones.
+
+    `rows` (1 + G,) are numbers of rows, `n` (1 + G, d) of values. Other tables of a run show the values of all groups
+    together, so that these are hidden only if they are few themselves.
+    """
+    hidden = np.zeros((2, *n.shape), dtype=bool)
+    for j, own in enumerate(n.T):
+        counts = np.stack([own, rows - own], axis=1)
+        hidden[:, :, j] = hidden_in_groups(counts, groups, least, [True, False], totals=True).T
+    return hidden[0], hidden[1]
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """Names of a column that are listed, by place; counts (1 + G, names + 2) with other names and missing cells.
+
+    `hidden` are the counts that are suppressed.
+    """
+
+    kept: list[int]
+    counts: NDArray[np.float64]
+    hidden: Flags
+
+
+def name_table(counts: NDArray[np.int64], groups: Flags, *, most: int, least: int) -> NameTable:
+    """Return the counts (1 + G, k + 2) of the `most` frequent of k names that `least` rows hold, and what is hidden.
+
+    In a group where few rows have any name, none is shown; missing cells of the other groups are public.
+    """
+    names = counts.shape[1] - 2
+    order = np.argsort(-counts[0, :names], kind="stable")[:most]
+    kept = sorted(int(k) for k in order if counts[0, k] >= least)
+    other = counts[:, :-1].sum(axis=1) - counts[:, kept].sum(axis=1)
+    merged = np.column_stack([counts[:, kept], other, counts[:, -1]]).astype(np.float64)
+    rows = counts.sum(axis=1)
+    without = hidden_values(rows, (rows - counts[:, -1])[:, None], groups, least)
+    few = groups | without[0][:, 0] | without[1][:, 0]
+    missing = np.arange(merged.shape[1]) == merged.shape[1] - 1
+    return NameTable(kept, merged, hidden_in_groups(merged, few, least, ~missing, missing))

@@ -69,6 +69,7 @@ class TreatmentCoding(FedEstimator):
     missing: str
     categorical_columns_: NDArray[np.int64]
     categories_: tuple[tuple[str, ...], ...]
+    _way_out_of_text = "name it in categorical=[...]"
 
     @property
     def takes_text(self) -> bool:  # type: ignore[override]

@@ -117,6 +117,7 @@ class FedIsolationDetector(ExplainedDetector):
     leaf_counts_: Vector
     subsample_: int
     n_samples_: int
+    _scores_shift = True
 
     def __init__(
         self,

@@ -44,13 +44,13 @@ def centre_score(X: Array, mean: Vector, scale: Vector | None, centers: Matrix, 
 
 
 def _nearest(Z: Matrix, centers: Matrix, growth: Vector, apart: Matrix, most: int) -> Matrix:
-    """Return the distances (n, most) to the nearest centres, the nearest of all one grown."""
+    """Return the distances (n, most) to the nearest centres, the nearest of all one grown; `apart` changes."""
     # One more than needed: the nearest centre may grow away. Distances are taken from differences, which do not cancel.
     some = min(most + 1, len(centers))
     near, rows = np.empty((len(Z), some), dtype=np.intp), np.arange(len(Z))
-    for one in near.T:  # a few passes for the smallest are faster than a partial sort
-        one[:] = apart.argmin(axis=1)
-        apart[rows, one] = np.inf
+    for i in range(some):  # faster than a partition
+        near[:, i] = apart.argmin(axis=1)
+        apart[rows, near[:, i]] = np.inf
     D = np.sqrt(np.square(Z[:, None, :] - centers[near]).sum(axis=2))
     own = D.argmin(axis=1)
     D[rows, own] *= growth[near[rows, own]]

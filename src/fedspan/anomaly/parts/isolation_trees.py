@@ -32,7 +32,9 @@ Features = Annotated[NDArray[np.int64], ArrayOf("whole", 2, least=0, most=2**31)
 #: Cuts are drawn in the range between these quantiles of each column, and up to its width beyond.
 RANGE = (0.02, 0.98)
 #: Rows times trees that are followed at once.
-_CELLS = 2**15
+_CELLS = 2**17
+#: Rows that go down the trees together.
+_ROWS = 256
 #: The root's interval is wider than the range, on each side by up to this part of it, to cut off rows beyond the bulk.
 _MARGIN = 1.0
 _EULER = 0.5772156649015329
@@ -64,18 +66,28 @@ def grown_trees(
 def leaves_of(X: Array, features: Array, cuts: Array) -> NDArray[np.intp]:
     """Return the number (n, n_trees) of the leaf that each row reaches in each tree, from 0."""
     trees, inner = cuts.shape
-    own, flat_features, flat_cuts = np.arange(trees) * inner, features.ravel(), cuts.ravel()
-    values, first = np.ascontiguousarray(X).ravel(), np.arange(len(X))[:, None] * X.shape[1]
-    node = np.tile(own, (len(X), 1))  # numbered through all trees
-    place, value, cut = np.empty_like(node), np.empty(node.shape, dtype=values.dtype), np.empty(node.shape)
-    for _ in range((inner + 1).bit_length() - 1):
-        np.take(flat_features, node, out=place, mode="clip")
-        place += first
-        np.take(values, place, out=value, mode="clip")
-        np.take(flat_cuts, node, out=cut, mode="clip")
-        node += node + (1 - own)
-        node += value >= cut
-    return np.asarray(node - own - inner)
+    first, flat_features, flat_cuts = np.arange(trees) * inner, features.ravel().astype(np.intp), cuts.ravel()
+    node = np.zeros((len(X), trees), dtype=np.intp)
+    size = min(_ROWS, len(X))
+    rows = np.arange(size)[:, None] * X.shape[1]
+    places, columns = np.empty((size, trees), dtype=np.intp), np.empty((size, trees), dtype=np.intp)
+    bounds, values = np.empty((size, trees)), np.empty((size, trees))
+    for start in range(0, len(X), _ROWS):  # few enough that all of it stays in a processor's cache
+        own = node[start : start + _ROWS]
+        n, cells = len(own), np.ascontiguousarray(X[start : start + _ROWS], dtype=np.float64).ravel()
+        at, column, cut, value = places[:n], columns[:n], bounds[:n], values[:n]
+        for _ in range((inner + 1).bit_length() - 1):
+            np.add(own, first, out=at)
+            # Mode "clip" checks no place one by one; all are within the arrays.
+            np.take(flat_features, at, out=column, mode="clip")
+            np.take(flat_cuts, at, out=cut, mode="clip")
+            column += rows[:n]
+            np.take(cells, column, out=value, mode="clip")
+            own *= 2
+            own += 1
+            own += value >= cut
+    node -= inner
+    return node
 
 
 def of_leaves(site: Site, *, cuts: Array, **_: Any) -> int:

@@ -119,7 +119,7 @@ def _sum(values: list[Value]) -> Value:
     found: NDArray[Any] = np.zeros(arrays[0].shape, dtype=wide)
     with np.errstate(over="ignore"):  # the federation refuses a total that is not finite
         for array in arrays:
-            found += array if array.dtype == wide else array.astype(wide)
+            found += array if array.dtype == wide or array.dtype.kind == "f" else array.astype(wide)
     return found
 
 

@@ -207,7 +207,7 @@ def data_problems(file: SiteFile, rows: Rows | CellRows, federation: dict[str, s
     found = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
     if file.rules.level == "aggregate":
         found += [
-            f"{sentence}: at level = 'aggregate' it can't be used; name it in drop, or leave rows out by where"
+            f"{sentence}: at level = 'aggregate' it can't be used; name columns in drop, or leave rows out by where"
             for sentence in problems(rows.numbers(), file.rules.least_set)
         ]
     if federation is not None:

@@ -131,7 +131,7 @@ def isolation_counts(
 
     With an `aggregator` ranges and shares of rows are combined by it, and the number of rows is an estimate.
     """
-    low, high = (quantiles(fed, level=level, aggregator=aggregator) for level in RANGE)
+    low, high = quantiles(fed, level=RANGE, aggregator=aggregator)
     features, cuts = grown_trees(low, high, n_trees=n_trees, depth=depth, rng=fed.rng)
     return IsolationCounts(features, cuts, *leaf_counts(fed, features=features, cuts=cuts, aggregator=aggregator))
 

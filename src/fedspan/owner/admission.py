@@ -236,11 +236,11 @@ class Admission:
                 "group 'single rows'"
             )
 
-    def _fewest(self, step: str, payload: Mapping[str, Any], views: tuple[Transform, ...] = ()) -> int:
+    def _fewest(self, step: str, payload: Mapping[str, Any], transforms: tuple[Transform, ...] = ()) -> int:
         found = find_step(step)
         assert found.fewest is not None
-        call = Call("", 0, 0, found, dict(payload), (), views)
-        seen = StepRunner(self.site).shown(call, CallContext({}, step=step)) if views else self.site
+        call = Call("", 0, 0, found, dict(payload), (), transforms)
+        seen = StepRunner(self.site).shown(call, CallContext({}, step=step)) if transforms else self.site
         return found.fewest(seen, **payload)
 
     def _check_rounds(self, request: OwnerRequest, rules: Rules) -> None:

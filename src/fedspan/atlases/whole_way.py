@@ -32,7 +32,7 @@ from fedspan.sums.columns import agree_on_columns
 #: Cells for each centre of the codebook, and the most centres.
 _CELLS_PER_CODE, _MOST_CODES = 30, 300
 #: The most centres of each codebook of a map: with one for 17 cells, a map of 50,000 takes longer than all the rest.
-_MOST_MAP_CENTRES = 800
+_MOST_MAP_CENTRES = 400
 #: Rounds of k-means with guarded sums, and for the measure of mixing before the correction.
 _FEW_ROUNDS = 5
 _MAPS = ("tsne", "umap", "none")
@@ -130,7 +130,8 @@ def atlas(
         codes = None if names is None else [str(i) for i in range(len(names))]
         column = None if batch is None else rank
         own = {"batch": column, "batches": codes, "least_rows": least_cells, "random_state": random_state}
-        model = FedHarmony(**{**own, **(harmony or {})})
+        starts = {} if least_cells == 1 else {"n_init": 1}  # guarded starts take long, and differ little
+        model = FedHarmony(**{**own, **starts, **(harmony or {})})
         corrected = model.fit(coded).transform(coded)
         run.log(phase="clusters")
         k = n_codes or min(max(2, found.n // _CELLS_PER_CODE), _MOST_CODES)

@@ -35,10 +35,8 @@ def search_differences(task: VectorTask) -> None:
     sources = list(task.sources())
     counts = _counts(task)
     for _, members in sources:
-        V, owner = _with_counts(task, members, counts)
-        task.findings.limit("differences", len(V), _MOST_PAIRED, "vectors of one source")
-        V, chosen = evenly_chosen(V, _MOST_PAIRED)
-        owner = owner[chosen]
+        task.findings.limit("differences", len(members), _MOST_PAIRED, "vectors of one source")
+        V, owner = _with_counts(task, evenly_chosen(members, _MOST_PAIRED)[0], counts)
         for space in spaces:
             pairs = _likely_pairs(space, V, rng)
             if len(pairs) > 1_000_000:
@@ -91,11 +89,13 @@ def _counts(task: VectorTask) -> dict[Any, list[float]]:
 
 
 def _with_counts(task: VectorTask, members: Array, counts: dict[Any, list[float]]) -> tuple[Matrix, Array]:
-    """Return vectors, as they are and times each count of their reply, and which vector each one is of."""
+    """Return vectors, as they are and times each count of their reply if there is room, and which each one is of."""
     owners, factors = [members], [np.ones(len(members))]
+    room = max(0, _MOST_PAIRED - len(members))
     for i in members.tolist():
         place = task.places[i]
-        mine = counts.get((place.run, place.call, place.site), [])
+        mine = counts.get((place.run, place.call, place.site), [])[:room]
+        room -= len(mine)
         owners.append(np.full(len(mine), i))
         factors.append(np.array(mine))
     owner = np.concatenate(owners).astype(int)

@@ -187,11 +187,20 @@ def test_sites_elsewhere_take_whole_blocks_by_secure_sums(tmp_path):
     (tmp_path / "study.toml").write_text(text, encoding="utf-8")
     plan = read_study(tmp_path / "study.toml", at_sites=True)
     frames = {site: rows(110, number).drop(columns="proto") for number, site in enumerate("abc")}
-    offline = set()
+    offline, connections = set(), []
+
+    class Connection(fs.LocalFederation):
+        """As of a kit: it ends when it is closed itself, and not by closing a view of it."""
+
+        def close(self):
+            super().close()
+            connections.remove(self)
 
     def connect():
+        assert not connections  # a site reads its table again when no user is connected
         sites = [fs.Site(site, frame) for site, frame in frames.items() if site not in offline]
-        return fs.LocalFederation(sites, policy=Policy(secure_sum=True))
+        connections.append(Connection(sites, policy=Policy(secure_sum=True)))
+        return connections[-1]
 
     stream = Stream(plan, connect)
     assert "300 rows of 3 sites" in stream.round()
@@ -204,6 +213,7 @@ def test_sites_elsewhere_take_whole_blocks_by_secure_sums(tmp_path):
     assert "only c has new rows" in stream.round()
     frames["a"] = pd.concat([frames["a"], rows(30, 5).drop(columns="proto")], ignore_index=True)
     assert "80 rows of 2 sites" in stream.round()
+    assert not connections
     scaler = fs.load(tmp_path / "study")[0]
     assert scaler.n_samples_seen_ == 500
     expected = np.concatenate([frame.to_numpy()[: 180 if site == "a" else 160] for site, frame in frames.items()])

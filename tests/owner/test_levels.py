@@ -279,6 +279,20 @@ def test_who_knows_part_of_a_record_does_not_get_the_rest_from_moments():
     assert problems(pd.DataFrame(few), 5)
 
 
+def test_groups_are_counted_as_the_transforms_show_them(tmp_path):
+    """With the columns in another order, the same number names the patient in place of the ward."""
+    patients = [f"p{i}" for i in range(40)]
+    frame = pd.DataFrame({"ward": ["A", "B"] * 20, "patient": patients, "x": np.arange(40.0) + 0.25})
+    desk = Desk(tmp_path / "a", 'level = "trusted"\nsteps = ["summaries"]', frame=frame)
+    payload = {"columns": np.array([2]), "centre": np.zeros((2, 1)), "by": 0, "groups": np.array(["A"])}
+    assert desk.ask("describe.group_sums", payload=payload)["n"].tolist() == [[20], [20]]
+    one = {**payload, "groups": np.array(["p7"])}
+    swapped = (Transform("sums.in_order", {"names": np.array(["patient", "ward", "x"])}),)
+    assert "about fewer" in desk.ask("describe.group_sums", 1, payload=one, transforms=swapped)
+    ward = {**payload, "by": 1}
+    assert desk.ask("describe.group_sums", 2, payload=ward, transforms=swapped)["n"].tolist() == [[20], [20]]
+
+
 def test_a_least_set_of_one_row_refuses_no_column():
     assert problems(numbers(60), 1) == []
 

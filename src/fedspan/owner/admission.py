@@ -12,10 +12,12 @@ from typing import Any
 
 from fedspan.errors import LedgerError, MessageError, PausedError, PolicyError, with_note
 from fedspan.federation import Site
-from fedspan.federation.site.call_context import OversizeError
+from fedspan.federation.calls.call import Call
+from fedspan.federation.site.call_context import CallContext, OversizeError
 from fedspan.federation.site.step_digests import neighbours
+from fedspan.federation.site.step_runner import StepRunner
 from fedspan.federation.site.steps import find_step, installed_steps
-from fedspan.federation.site.transforms import MOST_PARTS, installed_transforms
+from fedspan.federation.site.transforms import MOST_PARTS, Transform, installed_transforms
 from fedspan.federation.versions import version_of
 from fedspan.owner.allowed_steps import SECURE_SUM, allows_transform, is_public
 from fedspan.owner.audit_log import AuditLog, AuditLogError
@@ -35,6 +37,7 @@ class OwnerRequest:
     `user` and `role` come from the sender's certificate. `kind` is ``"call"``, or what the request is instead. `step`
     is the id of the step that runs; in a secure sum, of the step whose replies are added up, and `stage` names the
     round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was proposed.
+    `transforms` has the ids of transforms, `views` the transforms with their parameters.
     `payload` holds the parameters of the step, or is ``None`` where an earlier round of the sum was checked with them.
     `repeated` marks a call that gets its earlier reply again, `ran` one for which data were read.
     """
@@ -47,6 +50,7 @@ class OwnerRequest:
     part: int = 0
     step: str = ""
     transforms: tuple[str, ...] = ()
+    views: tuple[Transform, ...] = ()
     how: str = ""
     stage: str = ""
     study: str = ""
@@ -73,7 +77,8 @@ class Admission:
     closed : str
         Why the site answers nothing at present, in a sentence for every sender; empty while it is open.
     fewest : callable
-        Returns the smallest number of rows that a number of a reply would be about, from the step's id and its payload.
+        Returns the smallest number of rows that a number of a reply would be about, from the step's id, its payload and
+        the transforms in front of it.
         An engine may let another process count.
     """
 
@@ -219,7 +224,9 @@ class Admission:
         if step.fewest is None or (request.stage and not step.fewest_in_sums):
             return
         try:
-            enough = self.fewest(step.id, request.payload) >= rules.least_set
+            # Columns, groups and thresholds are those that the transforms show. Noise covers rows that it changes.
+            views = () if any(view.private for view in request.views) else request.views
+            enough = self.fewest(step.id, request.payload, views) >= rules.least_set
         except Exception:  # the step does not take this payload either, or it is too much work
             enough = False
         if not enough:
@@ -229,10 +236,12 @@ class Admission:
                 "group 'single rows'"
             )
 
-    def _fewest(self, step: str, payload: Mapping[str, Any]) -> int:
-        counted = find_step(step).fewest
-        assert counted is not None
-        return counted(self.site, **payload)
+    def _fewest(self, step: str, payload: Mapping[str, Any], transforms: tuple[Transform, ...] = ()) -> int:
+        found = find_step(step)
+        assert found.fewest is not None
+        call = Call("", 0, 0, found, dict(payload), (), transforms)
+        seen = StepRunner(self.site).shown(call, CallContext({}, step=step)) if transforms else self.site
+        return found.fewest(seen, **payload)
 
     def _check_rounds(self, request: OwnerRequest, rules: Rules) -> None:
         if self.log is None or request.repeated:  # a repeated reply reveals nothing new

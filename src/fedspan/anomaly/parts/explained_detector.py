@@ -177,7 +177,7 @@ class ExplainedDetector(FedDetector):
 
     def _sketched(self, scored: Federation) -> Vector:
         """Return the number (q + 1,) of scores between the edges of the sketch."""
-        return score_counts(scored, self.sketch_edges_[None], self._of_new_shares())[0]
+        return np.asarray(score_counts(scored, self.sketch_edges_[None], self._of_new_shares())[0])
 
     def _shift_sketch(self, before: Vector, after: Vector) -> Vector:
         """Move the edges by as much as the scores of new rows have moved; return their counts between these edges.

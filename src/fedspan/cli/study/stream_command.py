@@ -93,6 +93,7 @@ class Stream:
 
     def __init__(self, study: Study, connect: Callable[[], Federation] | None = None) -> None:
         self.study, self.connect = study, connect
+        self._connection: Federation | None = None
         self.output = study.output
         used = self.output.exists() and any(self.output.iterdir())
         if used and not (self.output / "stream.json").exists() and not (self.output / "rounds").exists():
@@ -105,6 +106,14 @@ class Stream:
 
     def round(self) -> str:
         """Take the new rows of all sites, learn from them, and accept the round; return a line about it."""
+        try:
+            return self._round()
+        finally:  # a site reads its table again when no user is connected
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _round(self) -> str:
         study, number = self.study, self.state.round + 1
         fed, marks, absent = self._new_rows()
         if fed is None:
@@ -131,11 +140,9 @@ class Stream:
 
     def _new_rows(self) -> tuple[Federation | None, dict[str, Mark], dict[str, str]]:
         if self.connect is not None:
-            fed = self.connect()
+            self._connection = self.connect()
             places = {site: mark.rows // BLOCK for site, mark in self.state.marks.items()}
-            new, stops = rows_since(places, fed)
-            if new is None:
-                fed.close()
+            new, stops = rows_since(places, self._connection)
             return new, {site: Mark(BLOCK * stop) for site, stop in stops.items()}, {}
         tables, marks, absent = new_tables(self.study, self.state.marks)
         return (embedded(self.study, tables) if tables else None), marks, absent

@@ -59,8 +59,10 @@ class RunningTotal:
             return outcomes
         self._sites += group
         self._changes |= found.changes
-        standing = dict.fromkeys(group, self._standing_for(outcomes[group[0]]))
-        standing |= {site: self._standing_for(outcomes[site]) for site in found.changes}
+        standing: dict[str, Outcome] = {}
+        if not self.whole:  # else they are not needed
+            standing = dict.fromkeys(group, self._standing_for(outcomes[group[0]]))
+            standing |= {site: self._standing_for(outcomes[site]) for site in found.changes}
         for outcome in outcomes.values():
             outcome.reply = None  # type: ignore[union-attr]  # its site keeps it no longer either
         return standing

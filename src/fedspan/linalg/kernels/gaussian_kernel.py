@@ -25,6 +25,8 @@ Matrix = NDArray[np.float64]
 BLOCK_ROWS = 1024
 #: The same on a GPU: large enough to keep it busy.
 CARD_BLOCK_ROWS = 65536
+#: Rows times landmarks of a block there, at least: few large products take less time than many small ones.
+_CARD_CELLS = 2**26
 _CARD_PART = 1024
 #: Eigenvalues of W below this share of the largest one are rounding.
 THINNEST = 1e-8
@@ -63,7 +65,7 @@ def kernel_pull(
     xp = namespace(X)
     Y = xp.asarray(Y, dtype=X.dtype)
     norms = squared_norms(X) if norms is None else norms
-    size = BLOCK_ROWS if on_processor(X) else CARD_BLOCK_ROWS
+    size = BLOCK_ROWS if on_processor(X) else max(CARD_BLOCK_ROWS, _CARD_CELLS // max(1, len(Y)))
     pull = xp.zeros(Y.shape, dtype=xp.float64, device=X.device)
     mass = xp.zeros(len(Y), dtype=xp.float64, device=X.device)
     for start in range(0, len(X), size):

@@ -189,7 +189,7 @@ class SiteWorker:
 
     def _reply(self, opened: Opened, head: RequestHead, request: OwnerRequest, file: RunFile) -> Response:
         call = site_call(opened, head, self.site.name)
-        request.payload = call.payload
+        request.payload, request.views = call.payload, call.transforms
         if call.step.runs is not None:  # the owner's rules are about the step whose replies are added up
             request.step, inner = call.step.runs(call.payload)
             request.payload = find_step(request.step).validated(inner)

@@ -285,7 +285,8 @@ class _Steps:
         about: Message = {}
         if head["work"] == "fewest":
             assert call.step.fewest is not None
-            reply: Message | None = {"rows": call.step.fewest(self._runner.site, **payload)}
+            seen = self._runner.shown(call, context) if call.transforms else self._runner.site
+            reply: Message | None = {"rows": call.step.fewest(seen, **payload)}
             changes = NO_CHANGES
         else:
             if head["work"] == "part":

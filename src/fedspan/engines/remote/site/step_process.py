@@ -87,9 +87,9 @@ class StepProcess:
             return reply_of(call, payload, self._site.in_call(context))
         return self._work("step", call.step.id, payload, context, call.transforms)[1]
 
-    def fewest(self, step: str, payload: Mapping[str, Any]) -> int:
-        """Return the smallest number of rows that one number of the step's reply would summarise."""
-        return int(self._work("fewest", step, dict(payload), CallContext({}, step=step))[1]["rows"])
+    def fewest(self, step: str, payload: Mapping[str, Any], transforms: tuple[Transform, ...] = ()) -> int:
+        """Return the smallest number of rows, as `transforms` show them, that one number of a reply would summarise."""
+        return int(self._work("fewest", step, dict(payload), CallContext({}, step=step), transforms)[1]["rows"])
 
     def _run_part(
         self, call: Call, site: Site, what: str, payload: Message, numbers: FixedPoint

@@ -3,7 +3,7 @@
 Rows of 10 columns around four centres, each with a covariance of its own, at ten sites. Anomalies are rows anywhere in
 the box, rows with more noise, and rows whose columns come from different rows, a third each. Public bounds are the box
 from -8 to 8; delta is 1e-6, the unit one row of one site. Three of the ten sites are malicious: they change what they
-send, or have rows like the anomalies, which a detector then would learn as normal. Means of three seeds;
+send, or have rows like the anomalies, which a detector then would learn as normal. Means of two seeds;
 ``FEDSPAN_DP_SEEDS`` sets their number.
 """
 
@@ -20,9 +20,9 @@ import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, GeometricMedian
 
-SEEDS = int(os.environ.get("FEDSPAN_DP_SEEDS", "3"))
+SEEDS = int(os.environ.get("FEDSPAN_DP_SEEDS", "2"))
 EPSILONS = (None, 0.3, 1.0, 3.0, 10.0)
-ROWS, COLUMNS, SITES, DELTA = 10_000, 10, 10, 1e-6
+ROWS, COLUMNS, SITES, DELTA = 5000, 10, 10, 1e-6
 MALICIOUS = ("0", "1", "2")
 ATTACKS: dict[str, Any] = {
     "none": None,
@@ -90,8 +90,8 @@ def mean(found: list[tuple[float, float]]) -> str:
 def main() -> None:
     kinds = (fs.FedIsolationDetector, fs.FedCentersDetector, fs.FedPCADetector, fs.FedAnomalyDetector)
     for secure in (True, False):
-        for epsilon in EPSILONS if secure else EPSILONS[1:]:
-            for kind in kinds:
+        for epsilon in EPSILONS if secure else EPSILONS[2:]:  # of fewer rows the noise hides all variance
+            for kind in kinds if secure else kinds[-1:]:
                 text = mean([private(kind, epsilon, secure, seed) for seed in range(SEEDS)])
                 print(f"epsilon {epsilon}, {'secure' if secure else 'plain'} sums, {kind.__name__}: {text}", flush=True)
     rules = (CoordinateMedian(), CoordinateMedian(), GeometricMedian(), GeometricMedian())

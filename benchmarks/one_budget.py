@@ -7,7 +7,8 @@ the ranges of the columns, rounded outwards.
 
 Counted are, where the truth is not 0: counts, means, deviations and quartiles, rows of each name; counts of the
 histogram; correlations, within .05 of the truth; explained variances. Of the map it is the share of the ten nearest
-neighbours that it keeps, over that of the map without noise. One page has the records of all runs, and what they spent.
+neighbours that it keeps, over that of the map without noise. One page (``build/one-budget-*.html``) has these shares,
+the records of all runs, and what they spent.
 
 ``FEDSPAN_BUDGET_ROWS=15000``. Needs the data folder (FEDSPAN_DATA).
 """
@@ -33,6 +34,7 @@ from fedspan.privacy import GaussianCenters, GaussianMoments, Ledger, epsilon_of
 from fedspan.statistics import correlation, histogram
 
 EPSILON, DELTA, SITES, PARTS = 8.0, 1e-5, 10, 5
+PAGES = Path("build")
 ROWS = int(os.environ.get("FEDSPAN_BUDGET_ROWS", "15000"))
 COLUMNS = ("duration", "src_bytes", "dst_bytes", "src_pkts", "src_ip_bytes", "dst_pkts", "dst_ip_bytes", "dns_qtype")
 
@@ -82,13 +84,15 @@ def _looked_at(name: str, table: pd.DataFrame, names: dict[str, list[str]]) -> d
         map_ = _fitted(fs.FedTSNE(share="centers", privacy=privacy, random_state=0), _federation(scaled, ledgers))
         spent = max(ledger.spent for ledger in ledgers.values())
         records = [found.run_ for found in (described, bars, pairs, pca, map_) if found is not None]
-        fs.report.write_report(f"{folder}/one-budget.html", title=f"One budget: {name}", records=records)
-        page = Path(folder, "one-budget.html").stat().st_size
     figures = {"epsilon spent": spent} | _shares(table, names, described, bars, pairs, pca)
     plain = fs.FedTSNE(share="centers", random_state=0).fit(_federation(scaled))
     kept = [0.0 if one is None else _kept(scaled.to_numpy(), one) for one in (map_, plain)]
     figures["map, neighbours kept over those without noise"] = kept[0] / max(kept[1], 1e-9)
-    print(f"\n{name}: {len(table):,} rows, page of {page:,} bytes")
+    page = PAGES / f"one-budget-{name.replace(' ', '-')}.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    settings = {what: f"{value:.3f}" for what, value in figures.items()}
+    fs.report.write_report(page, title=f"One budget: {name}", records=records, settings=settings)
+    print(f"\n{name}: {len(table):,} rows, {page}")
     for what, value in figures.items():
         print(f"  {what:50} {value:.3f}", flush=True)
     return figures

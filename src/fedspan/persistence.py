@@ -1,8 +1,8 @@
 """Saved models: one file of JSON and arrays, without code.
 
 A zip archive, not compressed: ``model.json`` describes the estimator, ``0.npy``, ``1.npy``, ... are its arrays. Only
-classes on fedspan's own lists are made again, by name. The record of the run repeats itself, and is packed (xz) into
-one of the arrays: a few kB for a hundred sites and hundreds of rounds.
+classes on fedspan's own lists are made again, by name. The record of the run and long lists of counted batches repeat
+themselves, and are packed (xz) into arrays: a few kB for a hundred sites and hundreds of rounds.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps the choice of ``s
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a model's bytes depend on the model alone
 _LARGEST_TEXT = 2**24  # bytes of JSON, and of a record once it is unpacked
 _UNPACKING_MEMORY = 2**26
+_LONG_TEXT = 4096  # bytes of JSON of a dict, from which on it is packed
 
 Arrays = list[NDArray[Any]]
 
@@ -165,12 +166,12 @@ def _of_file(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def _unpacked(array: NDArray[Any]) -> RunRecord:
+def _unpacked(array: NDArray[Any]) -> str:
     unpacker = lzma.LZMADecompressor(memlimit=_UNPACKING_MEMORY)
     text = unpacker.decompress(array.tobytes(), max_length=_LARGEST_TEXT)
     if not unpacker.eof:
-        raise InputError(f"the model file's record is cut off, or has more than {_LARGEST_TEXT} bytes")
-    return RunRecord.from_lines(text.decode().split("\n"))
+        raise InputError(f"a packed part of the model file is cut off, or has more than {_LARGEST_TEXT} bytes")
+    return text.decode()
 
 
 def _described(value: Any, where: str, arrays: Arrays) -> Any:
@@ -198,8 +199,15 @@ def _described(value: Any, where: str, arrays: Arrays) -> Any:
     if isinstance(value, _Steps):
         return {"pipeline": [[name, _described(step, f"{where}.{name}", arrays)] for name, step in value.items()]}
     if isinstance(value, dict) and all(type(key) in (int, str) for key in value):
-        items = {key: _described(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}
-        return {"dict": items} if all(type(key) is str for key in items) else {"pairs": list(items.items())}
+        own = list(arrays)
+        items = {key: _described(item, f"{where}[{key!r}]", own) for key, item in value.items()}
+        found: Any = {"dict": items} if all(type(key) is str for key in items) else {"pairs": list(items.items())}
+        text = b"" if len(own) > len(arrays) else json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
+        if _LONG_TEXT < len(text) <= _LARGEST_TEXT:
+            own.append(np.frombuffer(lzma.compress(text), dtype=np.uint8))
+            found = {"packed": len(own) - 1}
+        arrays[:] = own
+        return found
     if _is_estimator(value):
         params = dict(sorted(value.get_params(deep=False).items()))
         fitted = {name: item for name, item in sorted(vars(value).items()) if name not in params}
@@ -243,7 +251,9 @@ def _made(described: Any, arrays: Arrays) -> Any:
 
         return Pipeline([(str(name), _made(step, arrays)) for name, step in content])
     if kind == "packed record":
-        return _unpacked(arrays[content])
+        return RunRecord.from_lines(_unpacked(arrays[content]).split("\n"))
+    if kind == "packed":
+        return _made(json_value(_unpacked(arrays[content]).encode(), _LARGEST_TEXT), arrays)
     if kind == "estimator":
         estimator = _known_estimators()[content](**_made({"dict": described["params"]}, arrays))
         vars(estimator).update(_made({"dict": described["fitted"]}, arrays))

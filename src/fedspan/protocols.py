@@ -61,6 +61,7 @@ INDEX = {
     "generalized_linear_model": "statistics.regression.generalized_linear_model",
     "least_squares": "statistics.regression.least_squares",
     "noisy_least_squares": "statistics.regression.noisy_least_squares",
+    "residual_bins": "statistics.regression.residual_bins",
     # Survival, and adjustment for sites.
     "cox_model": "statistics.survival.cox_model",
     "event_counts": "statistics.survival.event_counts",

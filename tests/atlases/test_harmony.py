@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
+from fedspan.atlases.parts.soft_clusters import unit
+from fedspan.audit import audit
 from fedspan.errors import InputError, PolicyError
 from tests.atlases.blood_cells import blood, correlations, same_among_neighbours, types_and_batches
 
@@ -167,6 +169,20 @@ def test_a_site_with_one_type_and_a_site_of_twenty_rows():
     nearest = np.linalg.norm(Z[:, None] - centres, axis=2).argmin(axis=1)
     assert [(nearest[batch == b] == kind[batch == b]).mean() > 0.97 for b in range(4)] == [True] * 4
     assert np.isfinite(Z).all()
+
+
+def test_a_guarded_start_sends_no_single_row(tmp_path):
+    X, _, batch = types_and_batches(120)
+    truth, entries = unit(X)[np.argsort(batch, kind="stable")], []
+    for least in (1, 5):
+        fed = fs.federate(X, sites=batch, run_dir=tmp_path / str(least))
+        model = fs.FedHarmony(**QUICK | {"max_iter": 1, "max_iter_cluster": 1, "n_clusters": 20}, least_rows=least).fit(
+            fed
+        )
+        entries.append(audit(tmp_path / str(least), truth=truth).entries)
+    assert [one.attack for one in entries[0]] == ["search: rows"]
+    assert entries[1] == ()
+    assert same_among_neighbours(model.transform(X, sites=batch), batch, 10) < same_among_neighbours(X, batch, 10)
 
 
 def test_one_batch_stays_as_it_is():

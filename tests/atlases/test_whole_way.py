@@ -13,13 +13,17 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
-from fedspan.datasets.sources.cell_table import CellTable
+from fedspan.atlases.marker_genes import marker_genes
+from fedspan.atlases.variable_genes import gene_moments
+from fedspan.audit import audit
+from fedspan.datasets.sources.cell_table import CellTable, make_writable
 from fedspan.errors import FedspanError, InputError, PolicyError
 from tests.atlases.cell_examples import cells, log_counts
 
 QUICK = {"n_init": 1, "max_iter": 3, "max_iter_cluster": 3, "block_size": 0.25}
 MAP = {"sums_settings": {"rounds": 30, "exaggeration_rounds": 10}}
 SETTINGS = {"n_top_genes": 150, "n_components": 10, "random_state": 0, "harmony": QUICK, "measures": False}
+SETTINGS["least_cells"] = 1  # as on pooled cells
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +45,10 @@ def never_dense(monkeypatch):
 
 def written(adata, path):
     """Write a file of AnnData; pandas' own strings can't be written by every version of anndata."""
-    with warnings.catch_warnings(), pd.option_context("future.infer_string", False):
+    make_writable(adata)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        copy = anndata.AnnData(adata.X, obs=adata.obs.astype(object), var=pd.DataFrame(index=list(adata.var_names)))
-        copy.obs.index = copy.obs.index.astype(object)
-        copy.uns.update({key: value for key, value in adata.uns.items() if key != "pca"})
-        copy.obsm.update(adata.obsm)
-        copy.write_h5ad(path)
+        adata.write_h5ad(path)
     return path
 
 
@@ -78,6 +79,11 @@ def test_results_are_where_scanpy_puts_them(found, data):
     assert ranked["names"].dtype.names == tuple(str(c) for c in range(found.n_clusters))
     first = [name[0] for name in ranked["names"].tolist()[:2]]
     assert first == [name for name, _, _ in found.marker_table(2)["0"]]
+    assert len(ranked["names"]) == 300  # plots of values need all genes
+    assert ranked["params"]["use_raw"] is False  # scanpy's violins and filters look there
+    assert tuple(one.obs["leiden"].cat.categories) == found.cluster_names
+    few = found.annotate(data[data.obs["type"] == "type 0"][:40].copy(), site="lab 1")
+    assert tuple(few.obs["leiden"].cat.categories) == found.cluster_names  # the same colours at every site
     np.testing.assert_allclose(one.uns["pca"]["variance_ratio"], found.axes.variances / found.axes.total_variance)
 
 
@@ -127,9 +133,10 @@ def test_files_are_read_in_blocks_and_give_the_same(found, data, tmp_path, never
     again = fs.atlas(fs.federate_anndata(paths, labels="type"), map="none", **SETTINGS)
     np.testing.assert_array_equal(again.clusters.of_centre, found.clusters.of_centre)
     np.testing.assert_array_equal(again.markers.scores, found.markers.scores)
-    annotation = found.annotate(data[data.obs["site"] == "lab 0"].copy(), site="lab 0")
-    written(annotation, tmp_path / "out.h5ad")
-    assert "rank_genes_groups" in anndata.read_h5ad(tmp_path / "out.h5ad").uns
+    found.annotate(data[data.obs["site"] == "lab 0"].copy(), site="lab 0").write_h5ad(tmp_path / "out.h5ad")
+    read = anndata.read_h5ad(tmp_path / "out.h5ad")
+    assert read.uns["pca"]["params"]["mask_var"] == "highly_variable"
+    assert read.uns["rank_genes_groups"]["names"].dtype.names == found.cluster_names
 
 
 def test_a_batch_column_gives_the_same_clusters_however_cells_are_split(data):
@@ -144,6 +151,35 @@ def test_a_batch_column_gives_the_same_clusters_however_cells_are_split(data):
     assert adjusted_rand_score(*results) >= 0.99
     with pytest.raises(FedspanError, match="obs has no column 'donor'"):
         fs.atlas(fed, batch="donor", map="none", **SETTINGS)
+
+
+def test_no_sum_is_that_of_a_few_cells(tmp_path):
+    """Of a gene that one cell has, in all or in its cluster, the sum would be this cell's value."""
+    table = cells(300, 60, seed=3)
+    truth = {name: log_counts(table[table.obs["site"] == name]) for name in sorted(set(table.obs["site"]))}
+    run, entries = {"clusters": 4, "n_genes": 60, "names": np.array([f"type {i}" for i in range(4)])}, []
+    for least in (1, 5):
+        fed = fs.federate_anndata(table, sites="site", labels="type", run_dir=tmp_path / str(least))
+        fed.run(gene_moments, n_genes=60, least_cells=least)
+        fed.run(marker_genes, **run, least_cells=least)
+        entries.append(audit(tmp_path / str(least), truth=truth).entries)
+    assert [one.attack for one in entries[0]] == ["search: cells"]
+    assert entries[1] == ()
+
+
+def test_rare_genes_of_a_cluster_are_summed_with_others(data):
+    names = np.array([f"type {i}" for i in range(4)])
+    run = {"clusters": 4, "n_genes": 300, "names": names}
+    fed = fs.federate_anndata(data, sites="site", labels="type")
+    exact, guarded = (fed.run(marker_genes, **run, least_cells=least) for least in (1, 5))
+    X, kind = np.asarray(data.X.todense()) > 0, data.obs["type"].astype(str).to_numpy()
+    found = np.stack([X[kind == name].sum(axis=0) for name in names])
+    plenty = ((found == 0) | (found >= 5)).all(axis=0) & (found.sum(axis=0) >= 5)
+    assert 50 < plenty.sum() < 290
+    np.testing.assert_allclose(guarded.scores[:, plenty], exact.scores[:, plenty], rtol=1e-9, atol=1e-12)
+    assert (guarded.scores[:, found.sum(axis=0) < 5] == 0).all()
+    np.testing.assert_allclose(guarded.scores, exact.scores, atol=3.0)
+    assert [set(guarded.top(c, 10)) == set(exact.top(c, 10)) for c in range(4)] == [True] * 4
 
 
 def test_with_secure_sums_nothing_but_totals_leaves(found, data):

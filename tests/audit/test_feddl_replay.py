@@ -58,7 +58,7 @@ def test_noise_on_gradients_is_refused(tmp_path, privacy):
 def test_a_run_without_landmarks_is_refused(tmp_path):
     with fs.federate(np.eye(6), sites=np.arange(6) % 3, run_dir=tmp_path) as fed:
         fs.FedPCA(2).fit(fed)
-    with pytest.raises(InputError, match="name the model that the run made"):
+    with pytest.raises(InputError, match="is of FedPCA, which learns no landmarks"):
         landmarks(tmp_path)
 
 

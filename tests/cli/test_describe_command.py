@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from fedspan.cli import main
@@ -49,8 +51,34 @@ def test_settings_of_the_study_and_another_file(study, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--crosstab", "sex", "flag"], ["chi-square ", "(all)"]),
+        (["--histogram", "age", "--by", "sex"], ["from", "inf", " f", " m"]),
+        (["--pairs", "spearman"], ["age", "1"]),
+        (["--pairs", "covariance"], ["age", "crp"]),
+    ],
+)
+def test_one_table_instead_of_the_page(study, tmp_path, capsys, arguments, words):
+    assert main(["describe", "study.toml", *arguments, "--out", "table.csv"]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in words)
+    assert not (tmp_path / "study.describe.html").exists()
+    found = pd.read_csv(tmp_path / "table.csv", index_col=0)
+    if "--crosstab" in arguments:
+        wanted = pd.crosstab(study["sex"], study["flag"], margins=True)
+        np.testing.assert_array_equal(found.to_numpy(), wanted.to_numpy())
+    if "--pairs" in arguments:
+        numbers = study[["age", "crp", "weight", "flag"]]
+        wanted = numbers.cov() if "covariance" in arguments else numbers.corr("spearman")
+        np.testing.assert_allclose(found.loc[numbers.columns, numbers.columns], wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
     ("lines", "arguments", "words"),
     [
+        ("", ["--crosstab", "sex", "flag", "--pairs", "pearson"], "are one table each: choose one of them"),
+        ("", ["--histogram", "sex"], "holds text, and a histogram is of numbers"),
         ('[describe]\nmean = "all"\n', [], "'mean' is not a known key"),
         ("", ["--by", "ward"], "by='ward' is no column of the table"),
         ("", ["--out", "nowhere/look.html"], "its folder does not exist"),

@@ -55,6 +55,7 @@ def test_a_mean_of_moves_is_the_sum_and_a_median_resists_malicious_sites():
     np.testing.assert_allclose(mean.centres, plain.centres, rtol=1e-9)
     np.testing.assert_allclose(mean.counts, plain.counts)
     assert mean.inertia == pytest.approx(plain.inertia)
+    fed = fs.federate(X, sites=np.arange(len(X)) % 10, seed=0)  # what is drawn does not depend on the calls before
     bad = fed.corrupt(attacks.RandomNoise(1e6), sites=fed.sites[:3])
     voted = protocol.federated_k_means(bad, n_clusters=3, init=start, max_iter=4, aggregator=CoordinateMedian()).best()
     np.testing.assert_allclose(voted.centres, plain.centres, atol=1.0)
@@ -113,7 +114,7 @@ def test_a_site_that_drops_out_is_not_in_the_centres():
     fed = fs.federate(X, sites=labels, seed=1)
 
     def offline(replies, bad, rng, call):
-        return {site: ({} if call.number > 6 else replies[site]) for site in bad}
+        return {site: ({} if call.number > 4 else replies[site]) for site in bad}
 
     with pytest.warns(UserWarning, match="no labels of the rows of these sites, which did not post them: 3"):
         model = fs.FedKMeans(4, post_labels=True).fit(fed.corrupt(offline, ["3"]))

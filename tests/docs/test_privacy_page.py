@@ -23,7 +23,7 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert (
         "for one row of one site added or removed, simulated; covers all sums, and so the components, by secure" in said
     )
-    assert said.count(" 4.0\n") == 3
+    assert said.count(" 4.0\n") == 4
     assert "PaperNoise(beta=1.0, delta=1e-05)" in said
     assert "Ledger(epsilon=6 at delta=1e-05, spent 4) True" in said
     assert "refuses: its privacy budget is epsilon=6 at delta=1e-05" in said

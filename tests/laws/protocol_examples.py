@@ -289,6 +289,7 @@ DESCRIPTIONS = {
 REGRESSIONS = {
     "least_squares": {"effect": "random"},
     "noisy_least_squares": {"privacy": MOMENTS, "n_columns": 4},
+    "residual_bins": {"coef": np.array([0.1, 0.5, -0.3, 0.2]), "scale": 2.0},
 }
 SURVIVALS = {
     "event_counts": {"times": np.arange(1.0, 4.0), "by": 0},

@@ -7,6 +7,7 @@ refused arrives as the equal plain number, or as an array of the declared kind a
 from __future__ import annotations
 
 import re
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -83,6 +84,22 @@ def test_whole_numbers_have_upper_bounds(id):
         most = 10_000 if name.endswith(("steps", "epochs", "iterations", "rounds", "degree")) else 10**15
         whole = any(takes(check, number) for number in (0, 1, 2, 10)) and not takes(check, 1.5)
         assert not (whole and takes(check, most + 1)), name
+
+
+@pytest.mark.parametrize("id", functions())
+def test_checks_take_no_more_memory_than_the_values(id):
+    """Checks run in the site's worker, before the process whose memory is limited."""
+    for name, check in functions()[id].declared.declared.items():
+        for ndim in (1, 2, 3):
+            for shape in ((4000, *(2,) * (ndim - 1)), (*(2,) * (ndim - 1), 4000), (1 << 20, *(0,) * (ndim - 1))):
+                for value in (np.ones(shape), np.ones(shape, dtype=np.int64)):
+                    tracemalloc.start()
+                    try:
+                        takes(check, value)
+                        used = tracemalloc.get_traced_memory()[1]
+                    finally:
+                        tracemalloc.stop()
+                    assert used < 16 * value.nbytes + 2**25, name  # a number for each place of an axis without entries
 
 
 def takes(check, value):

@@ -12,10 +12,12 @@ import pyarrow.dataset as ds
 import pytest
 
 import fedspan as fs
+from fedspan.clustering import federated_k_means
+from fedspan.clustering.parts import rows_by_centre
 from fedspan.datasets.sources import streamed_table
 from fedspan.errors import InputError
 from fedspan.federation.site import site
-from fedspan.sums import row_blocks
+from fedspan.sums import quantiles, row_blocks, values_between
 from fedspan.tables.parts import cells
 
 N, D = 5300, 4
@@ -112,6 +114,19 @@ def assert_same(name, fed):
 @pytest.mark.parametrize("name", MODELS)
 def test_methods_by_sums_give_the_same_from_blocks(name, tmp_path, blocks_of_1000):
     assert_same(name, streamed(parquet_folder, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["anomaly_detector", "isolation_detector", "k_means"])
+def test_tables_beyond_the_limits_of_memory_give_the_same_from_blocks(name, tmp_path, blocks_of_1000, monkeypatch):
+    monkeypatch.setattr(quantiles, "_SORTED_BYTES", 0)
+    monkeypatch.setattr(values_between, "_KEPT", 3000)
+    monkeypatch.setattr(federated_k_means, "_SAMPLED", 500)
+    monkeypatch.setattr(federated_k_means, "_SAMPLED_FOR_ONE", 1)
+    monkeypatch.setattr(rows_by_centre, "_LABEL_BYTES", 0)
+    found = assert_same(name, streamed(parquet_folder, tmp_path))
+    if name == "k_means":  # with a sample first, few rounds read all rows
+        everything = fs.FedKMeans(3, init=found.cluster_centers_, tol=0.0).fit(TABLE)
+        np.testing.assert_allclose(found.inertia_, everything.inertia_, rtol=1e-3)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.__name__)

@@ -8,7 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedspan.atlases.variable_genes import gene_moments
+from fedspan.datasets.sources.cell_table import CellTable, make_writable
+from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError, LedgerError
+from fedspan.federation import Site
 from fedspan.owner import read_owned_site
 
 
@@ -149,3 +153,34 @@ def test_a_csv_file_is_read_in_the_dialect_that_is_stated(write_site, tmp_path):
     assert site.feature_names == ("age", "l\u00e4nge")
     assert site.frame.iloc[0].tolist() == [20, 1.5]
     assert site.frame["age"].isna().tolist() == [False, True]
+
+
+def test_a_file_of_cells_is_opened_and_not_read(write_site, tmp_path, monkeypatch):
+    """Genes are the columns; counts are read in blocks, also where the site has a ledger."""
+    anndata = pytest.importorskip("anndata")
+    obs = pd.DataFrame({"type": np.array(["T", "B"])[np.arange(30) % 2]}, index=[str(i) for i in range(30)])
+    cells = anndata.AnnData(np.arange(120.0).reshape(30, 4), obs=obs, var=pd.DataFrame(index=list("abcd")))
+    cells.layers["raw"] = cells.X % 5
+    make_writable(cells)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    monkeypatch.setattr(CellTable, "to_numpy", lambda self, *args: pytest.fail("the counts were read"))
+    data = 'file = "cells.h5ad"\nlayer = "raw"\ndrop = ["b"]\ntarget = "type"'
+    owned = read_owned_site(write_site(data, privacy='ledger = "clinic.ledger"\nepsilon = 1.0\ndelta = 1e-5'))
+    assert owned.site.feature_names == ("a", "c", "d")
+    assert owned.site.y.tolist() == obs["type"].tolist()
+    assert owned.describe()["columns"] == dict.fromkeys("acd", "number")
+    other = Site("other", CellTable(cells, layer="raw", genes=list("acd")))
+    found = LocalFederation([owned.site, other]).run(gene_moments, n_genes=3)
+    assert found.n == 60
+    counts = cells.layers["raw"][:, [0, 2, 3]]
+    np.testing.assert_allclose(found.mean, (1e4 * counts / counts.sum(axis=1, keepdims=True)).mean(axis=0))
+    for wrong, message in (
+        (f"{data}\nwhere = \"type = 'T'\"", "is for tables"),
+        ('file = "cells.h5ad"\ncolumns = ["e"]', "has no gene 'e'"),
+        ('file = "rows.csv"\nlayer = "raw"', "layer is for .h5ad files"),
+        ('file = "none.h5ad"', "does not exist"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_owned_site(write_site(wrong))
+    with pytest.raises(InputError, match="can't be used at level = 'aggregate'"):
+        read_owned_site(write_site(data, 'level = "aggregate"'))

@@ -24,6 +24,7 @@ def test_small_sites_and_names_are_not_on_the_page(tmp_path):
     page = page_of(tmp_path, federated(table, "tiny"))
     assert "secret name" not in page
     assert "tiny" not in page.split("Privacy")[0].split("Which site differs")[1]
+    assert "2 sites left out, because counts of few rows would show." in page
 
 
 def test_names_are_escaped(tmp_path):

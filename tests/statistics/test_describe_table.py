@@ -240,3 +240,13 @@ def test_resumes_and_keeps_its_record(tmp_path):
     pd.testing.assert_frame_equal(first.to_frame(), again.to_frame())
     assert again.run_.what == "describe"
     assert all(call.replayed for call in again.run_.calls)
+
+
+def test_groups_may_have_the_names_of_columns():
+    table = pd.DataFrame({"x": np.arange(60.0), "arm": ["test", "p", "from"] * 20})
+    fed = fs.federate(table, sites=np.arange(60) % 2)
+    found = fs.describe(fed, by="arm").table_one()
+    assert found.columns.tolist() == ["(all)", "from", "p", "test", "(test)", "(p)", "SMD"]
+    assert found.loc[("n", ""), ["from", "p", "test"]].tolist() == ["20"] * 3
+    bars = fs.statistics.histogram(fed, "x", by="arm", bins=3).to_frame()
+    assert bars.columns.tolist() == ["(from)", "to", "(all)", "from", "p", "test"]

@@ -63,3 +63,8 @@ def test_secure_sums_give_the_same():
 def test_bad_settings_are_refused(settings, words):
     with pytest.raises(InputError, match=words):
         histogram(federated(TABLE), **settings)
+
+
+def test_a_column_without_values_has_empty_bins():
+    fed = fs.federate(np.column_stack([np.full(30, np.nan), np.arange(30.0)]), sites=np.arange(30) % 3)
+    assert histogram(fed, 0).to_frame()["(all)"].tolist() == [0.0, 0.0, 0.0]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lifelines import KaplanMeierFitter
+from lifelines.statistics import logrank_test
 
 import fedspan as fs
 from fedspan.errors import InputError, PolicyError
@@ -27,6 +28,8 @@ def test_the_curve_is_that_of_the_pooled_rows(times):
     median = assert_same_curve(model.times_, model.survival_function_, model.confidence_interval_, Y)
     assert model.median_survival_time_ == median
     assert model.n_obs_ == len(Y)
+    assert np.isnan(model.log_rank_p_value_)
+    assert f"{len(Y):12d}" in model.summary()
     assert model.events_.sum() == Y[:, 1].sum()
 
 
@@ -34,6 +37,10 @@ def test_groups_have_curves_of_their_own_and_may_be_text():
     frame = FRAME[["age"]].assign(sex=np.where(FRAME["sex"] == 1, "male", "female"))
     model = fs.FedKaplanMeier(by="sex", confidence=0.9).fit(fs.federate(frame, Y, sites=SITES))
     assert model.groups_ == ("female", "male")
+    theirs = logrank_test(*(Y[frame["sex"] == name, k] for k in (0, 1) for name in model.groups_))
+    np.testing.assert_allclose(model.log_rank_statistic_, theirs.test_statistic, rtol=1e-8)
+    np.testing.assert_allclose(model.log_rank_p_value_, theirs.p_value, rtol=1e-8)
+    assert f"p-value {theirs.p_value:.4g}" in model.summary()
     for k, name in enumerate(model.groups_):
         rows = Y[frame["sex"] == name]
         bands = model.confidence_interval_[k]

@@ -10,7 +10,14 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import linprog
 
 import fedspan as fs
-from fedspan.statistics.describe.parts.suppression import bounds, hidden_cells, hidden_groups, list_sums, table_sums
+from fedspan.statistics.describe.parts.suppression import (
+    bounds,
+    hidden_cells,
+    hidden_groups,
+    hidden_in_groups,
+    list_sums,
+    table_sums,
+)
 
 from .hospital_table import CATEGORIES, federated, patients, split
 
@@ -97,6 +104,24 @@ def test_no_hidden_cell_of_a_table_can_be_solved_for(counts, public_rows):
         assert high - low >= 1 - 1e-6
         if small[cell] and not all_that_can_be:
             assert high - low >= LEAST - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_hidden_count_by_group_can_be_solved_for(seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(8, (4, 4)) * (rng.random((4, 4)) < 0.7)
+    counts[0] = [2, 1, 0, 0]  # a group to hide as a whole; the last bin is empty in all that are hidden with it
+    counts[1:, 3] = [0, 9, 9]
+    every = np.vstack([counts.sum(axis=0), counts])
+    groups = hidden_groups(every.sum(axis=1), LEAST)
+    hidden = hidden_in_groups(every, groups, LEAST, [True] * 4)
+    shown = np.where(hidden, np.nan, every)
+    assert not np.any((shown > 0) & (shown < LEAST))
+    attacker = Attacker()
+    published(attacker, "t", shown[1:], np.where(groups[1:], np.nan, counts.sum(axis=1)), shown[0], counts.sum())
+    for i, j in zip(*np.nonzero(hidden), strict=True):
+        low, high = attacker.range_of(("t", i - 1, j) if i else ("t", "column", j))
+        assert high - low >= 1 - 1e-6
 
 
 def test_little_is_hidden_where_little_is_small():

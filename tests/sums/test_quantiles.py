@@ -11,6 +11,8 @@ import fedspan as fs
 from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
 from fedspan.errors import InputError, QuorumError
+from fedspan.sums import quantiles as quantile_search
+from fedspan.sums import values_between
 from fedspan.sums.number_keys import keys
 from fedspan.sums.quantiles import local_counts, local_fractions, quantiles
 
@@ -236,3 +238,28 @@ def test_who_watches_is_told_the_shares_up_to_every_edge(aggregator):
         assert edges.shape == shares.shape == (2, 257)
         true = (X.T[:, None, :] <= edges[:, :, None]).mean(axis=2)
         np.testing.assert_allclose(shares, true, atol=1e-12 if aggregator is None else 0.02)
+
+
+@pytest.mark.parametrize("kept", [2**24, 500, 10])
+def test_large_tables_are_searched_in_blocks_with_few_passes(kept, monkeypatch):
+    rng = np.random.default_rng(0)
+    skewed = -np.exp(5 * rng.normal(size=5000))
+    X = np.column_stack([rng.normal(size=5000), rng.integers(0, 4, 5000), skewed, np.zeros(5000)])
+    levels = (0.02, 0.5, 0.98)
+    expected = np.stack([np.quantile(X, level, axis=0, method="inverted_cdf") for level in levels])
+    np.testing.assert_array_equal(quantiles(fs.federate(X), level=levels), expected)
+    monkeypatch.setattr(quantile_search, "_SORTED_BYTES", 0)
+    monkeypatch.setattr(values_between, "_KEPT", kept)
+    passes, blocks = [], values_between.blocks
+    monkeypatch.setattr(values_between, "blocks", lambda site: passes.append(1) or blocks(site))
+    np.testing.assert_array_equal(quantiles(fs.federate(X), level=levels), expected)
+    assert len(passes) <= (4 if kept > 10 else 8)
+    X[3, 1] = np.nan
+    with pytest.raises(fs.errors.InputError, match="NaN or infinity in 1 values"):
+        quantiles(fs.federate(X), level=0.5)
+
+
+def test_intervals_that_fit_no_columns_are_refused():
+    low, high = np.zeros(5, dtype=np.uint64), np.ones(5, dtype=np.uint64)
+    with pytest.raises(fs.errors.InputError, match="5 low and 5 high ends of intervals do not fit 3 columns"):
+        local_counts(fs.Site("a", np.zeros((4, 3))), low=low, high=high)

@@ -90,7 +90,7 @@ class FedAnomalyDetector(JoinedMembers):
 
     Notes
     -----
-    Leaves a site without `privacy`: what the members need (see their notes), then 257 counts per member in each of 17
+    Leaves a site without `privacy`: what the members need (see their notes), then 514 counts per member in each of 8
     rounds for the ranks, 257 counts in each of 8 rounds for the threshold, and for `drift` 22 counts per column and
     direction.
 
@@ -193,7 +193,7 @@ class FedAnomalyDetector(JoinedMembers):
         """Learn the distribution of each member's training scores."""
         scored = fed.apply(member_scores, **self._parameters(left_out=True))
         rule = self._of_shares()
-        middle, high = (quantiles(scored, level=level, aggregator=rule) for level in (MIDDLE, HIGH))
+        middle, high = quantiles(scored, level=(MIDDLE, HIGH), aggregator=rule)
         self.score_quantiles_ = np.column_stack([middle, high])
         self.score_edges_ = placed_edges(middle, high)
         self.score_counts_ = score_counts(scored, self.score_edges_, rule)

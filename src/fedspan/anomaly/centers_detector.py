@@ -180,8 +180,13 @@ class FedCentersDetector(ExplainedDetector):
         standard = fed.apply(standardize, mean=self.mean_, scale=self.scale_, double=True)
         rows = n if self.aggregator is None else n // len(fed.sites)  # those that vote on a centre
         few = max(1, min(_MOST, max(_FEWEST, rows // _ROWS), n // 2))
-        settings = {"max_iter": _MAX_ITER, "least_rows": self.least_rows, "aggregator": self.aggregator}
-        found = federated_k_means(standard, n_clusters=self.n_centers or few, **settings).best()
+        found = federated_k_means(
+            standard,
+            n_clusters=self.n_centers or few,
+            max_iter=_MAX_ITER,
+            least_rows=self.least_rows,
+            aggregator=self.aggregator,
+        ).best()
         some = found.counts > 0
         self.centers_, self.center_sizes_ = found.centres[some], found.counts[some].astype(np.float64)
         self.n_samples_ = round(float(found.counts.sum()))

@@ -94,7 +94,7 @@ class FedIsolationDetector(ExplainedDetector):
 
     Notes
     -----
-    Leaves a site without `privacy`: 257 counts per column in each of 16 rounds for the ranges, then one count per leaf,
+    Leaves a site without `privacy`: 514 counts per column in each of 8 rounds for the ranges, then one count per leaf,
     then 257 counts a round in 8 rounds for the threshold, and for `drift` 22 counts per column.
 
     References
@@ -117,6 +117,7 @@ class FedIsolationDetector(ExplainedDetector):
     leaf_counts_: Vector
     subsample_: int
     n_samples_: int
+    _scores_shift = True
 
     def __init__(
         self,

@@ -12,19 +12,16 @@ from fedspan.atlases.cell_clusters import CellClusters
 from fedspan.atlases.cell_components import CellComponents, cell_scores
 from fedspan.atlases.harmony import FedHarmony
 from fedspan.atlases.marker_genes import MarkerGenes
-from fedspan.atlases.measures import ClusterAgreement, SiteMixing
+from fedspan.atlases.measures import ClusterAgreement, SiteMixing, agreement
 from fedspan.atlases.parts.batch_labels import codes_in, texts_of
 from fedspan.atlases.variable_genes import GeneMoments, VariableGenes
 from fedspan.clustering.k_means import FedKMeans
 from fedspan.clustering.parts.rows_by_centre import closest_labels
-from fedspan.datasets.sources.cell_table import CellTable
+from fedspan.datasets.sources.cell_table import CellTable, categories, make_writable
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 
 Array = NDArray[np.float64]
-
-#: Marker genes of each cluster in ``uns``.
-_MARKERS = 100
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,8 @@ class Atlas:
     markers : MarkerGenes
     labels : ClusterAgreement or None
         Labels by centre of the codebook, where they were learned.
+    labels_before : ClusterAgreement or None
+        The same of a codebook of uncorrected components, where the atlas was measured.
     mixing : tuple of SiteMixing, or None
         Before and after the correction.
     map : FedTSNE, FedUMAP or None
@@ -63,6 +62,7 @@ class Atlas:
     resolution: float
     markers: MarkerGenes
     labels: ClusterAgreement | None
+    labels_before: ClusterAgreement | None
     mixing: tuple[SiteMixing, SiteMixing] | None
     map: Any
     map_name: str
@@ -72,6 +72,20 @@ class Atlas:
     def n_clusters(self) -> int:
         """Number of clusters."""
         return len(self.markers.sizes)
+
+    @property
+    def cluster_names(self) -> tuple[str, ...]:
+        """The clusters' names in ``obs``: their numbers, the largest cluster first."""
+        return tuple(str(c) for c in range(self.n_clusters))
+
+    @property
+    def labels_of_clusters(self) -> ClusterAgreement | None:
+        """How clusters agree with labels, where these were learned: how well the correction keeps types together."""
+        if self.labels is None:
+            return None
+        table = np.zeros((self.n_clusters, self.labels.table.shape[1]), dtype=np.int64)
+        np.add.at(table, self.clusters.of_centre, self.labels.table)
+        return ClusterAgreement(self.labels.names, table, *agreement(table))
 
     def scores(self, fed: Federation) -> Federation:
         """Return a federation of cells whose sites see uncorrected components."""
@@ -118,11 +132,12 @@ class Atlas:
         adata.obsm["X_pca"], adata.obsm["X_pca_harmony"] = scores, Z
         if self.map is not None:
             adata.obsm[f"X_{self.map_name}"] = np.asarray(self.map.transform(Z))
-        adata.obs["leiden"] = self.clusters.of_centre[centre].astype(str)
+        # Every site has all categories, so that they have the same colours everywhere.
+        adata.obs["leiden"] = categories(self.clusters.of_centre[centre].astype(str), self.cluster_names)
         if self.labels is not None:
-            adata.obs["label"] = self._labels_of_centres()[centre]
+            adata.obs["label"] = categories(self._labels_of_centres()[centre], (*self.labels.names, "unknown"))
         self._describe_genes(adata)
-        adata.strings_to_categoricals()
+        make_writable(adata)
         return adata
 
     def marker_table(self, n: int = 10) -> dict[str, list[tuple[str, float, float]]]:
@@ -141,7 +156,7 @@ class Atlas:
             before, after = (one.ratio for one in self.mixing)
             lines.append(f"own site among neighbours, over chance: {before:.2f} before, {after:.2f} after correction")
         if self.labels is not None:
-            lines.append(f"centres hold one label each: purity {self.labels.purity:.3f}")
+            lines.append(f"cells with the main label of their centre: {self.labels.purity:.3f}")
         return "\n".join(lines)
 
     def _coded(self, fed: Federation) -> Federation:
@@ -157,11 +172,11 @@ class Atlas:
 
     def _labels_of_centres(self) -> NDArray[np.str_]:
         """Return the main label of each centre; of a centre without labels, that of its cluster."""
-        assert self.labels is not None
-        table, names = self.labels.table, np.array([*self.labels.names, "unknown"], dtype=str)
-        by_cluster = np.zeros((self.n_clusters, table.shape[1]), dtype=np.int64)
-        np.add.at(by_cluster, self.clusters.of_centre, table)
-        used = np.where(table.sum(axis=1, keepdims=True) > 0, table, by_cluster[self.clusters.of_centre])
+        found, in_clusters = self.labels, self.labels_of_clusters
+        assert found is not None
+        assert in_clusters is not None
+        table, names = found.table, np.array([*found.names, "unknown"], dtype=str)
+        used = np.where(table.sum(axis=1, keepdims=True) > 0, table, in_clusters.table[self.clusters.of_centre])
         return names[np.where(used.sum(axis=1) > 0, used.argmax(axis=1), len(names) - 1)]
 
     def _describe_genes(self, adata: Any) -> None:
@@ -183,22 +198,24 @@ class Atlas:
         loadings[at[self.variable.chosen]] = self.axes.components.T
         adata.varm["PCs"] = loadings
         ratio = self.axes.variances / max(self.axes.total_variance, 1e-300)
-        adata.uns["pca"] = {"variance": self.axes.variances, "variance_ratio": ratio}
+        known = {"zero_center": True, "use_highly_variable": True, "mask_var": "highly_variable"}
+        adata.uns["pca"] = {"params": known, "variance": self.axes.variances, "variance_ratio": ratio}
         adata.uns["hvg"] = {"flavor": "seurat"}
         adata.uns["leiden"] = {"params": {"resolution": self.resolution}}
         adata.uns["rank_genes_groups"] = self._ranked()
 
     def _ranked(self) -> dict[str, Any]:
-        """Return marker genes as scanpy stores them: a field for each cluster."""
-        clusters = [str(c) for c in range(self.n_clusters)]
-        top = {name: self.markers.top(c, _MARKERS) for c, name in enumerate(clusters)}
+        """Return all genes, ranked in each cluster, as scanpy stores them: a field for each cluster."""
+        clusters, found = self.cluster_names, self.markers
+        order = [found.top(c, len(self.genes)) for c in range(self.n_clusters)]
         names = np.array(self.genes, dtype=object)
-        found = self.markers
-        values = {"scores": found.scores, "pvals": found.pvalues, "pvals_adj": found.adjusted}
-        values["logfoldchanges"] = found.fold_changes
-        ranked: dict[str, Any] = {"params": {"groupby": "leiden", "method": "t-test", "reference": "rest"}}
-        ranked["names"] = np.rec.fromarrays([names[top[name]] for name in clusters], dtype=[(c, "O") for c in clusters])
-        for key, table in values.items():
-            parts = [table[c, top[name]] for c, name in enumerate(clusters)]
-            ranked[key] = np.rec.fromarrays(parts, dtype=[(name, "f8") for name in clusters])
+        params = {"groupby": "leiden", "reference": "rest", "method": "t-test"}
+        ranked: dict[str, Any] = {
+            "params": {**params, "use_raw": False, "layer": None, "corr_method": "benjamini-hochberg"},
+            "names": np.rec.fromarrays([names[genes] for genes in order], dtype=[(c, "O") for c in clusters]),
+        }
+        tables = {"scores": found.scores, "pvals": found.pvalues, "pvals_adj": found.adjusted}
+        for key, table in {**tables, "logfoldchanges": found.fold_changes}.items():
+            parts = [table[c, genes] for c, genes in enumerate(order)]
+            ranked[key] = np.rec.fromarrays(parts, dtype=[(c, "f8") for c in clusters])
         return ranked

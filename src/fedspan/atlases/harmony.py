@@ -61,6 +61,9 @@ class FedHarmony(FedTransformer, FedEstimator):
         The relative decrease of the objective at which rounds end, and the passes of a round.
     n_init : int, default=4
         Starts of k-means, which share their calls.
+    least_rows : int, default=1
+        The start requests no sum of fewer rows, and no two that differ by fewer. With 1, the k-means of the paper, the
+        directions of single rows can be among its sums.
     random_state : int, optional
         Seed of the start and of the blocks.
     verbose : int, default=0
@@ -120,6 +123,7 @@ class FedHarmony(FedTransformer, FedEstimator):
         tol: float = 1e-4,
         tol_cluster: float = 1e-4,
         n_init: int = 4,
+        least_rows: int = 1,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -135,6 +139,7 @@ class FedHarmony(FedTransformer, FedEstimator):
         self.tol = tol
         self.tol_cluster = tol_cluster
         self.n_init = n_init
+        self.least_rows = least_rows
         self.random_state = random_state
         self.verbose = verbose
 
@@ -280,7 +285,7 @@ class FedHarmony(FedTransformer, FedEstimator):
         real_number("block_size", self.block_size, least=1e-4, most=1)
         for name in ("tol", "tol_cluster"):
             real_number(name, getattr(self, name), least=0)
-        for name in ("max_iter", "max_iter_cluster", "n_init"):
+        for name in ("max_iter", "max_iter_cluster", "n_init", "least_rows"):
             whole_number(name, getattr(self, name), 1)
         if self.n_clusters is not None:
             whole_number("n_clusters", self.n_clusters, 1)
@@ -291,6 +296,7 @@ class FedHarmony(FedTransformer, FedEstimator):
         return HarmonySettings(
             float(self.theta), float(self.lamb), float(self.sigma), self.n_clusters, float(self.block_size),
             self.max_iter, self.max_iter_cluster, float(self.tol), float(self.tol_cluster), self.n_init,
+            self.least_rows,
         )  # fmt: skip
 
     def _given_batches(self) -> NDArray[np.str_] | None:

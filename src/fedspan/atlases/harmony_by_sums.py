@@ -59,8 +59,9 @@ from fedspan.sums.plausible_totals import whole
 
 Array = NDArray[np.float64]
 
-#: Passes over which the decrease of the objective is averaged; rounds of k-means at the start.
-_WINDOW, _START_ROUNDS = 3, 25
+#: Passes over which the decrease of the objective is averaged; rounds of k-means at the start. Guarded ones come to an
+#: end sooner: few centres gain or lose enough rows for another sum.
+_WINDOW, _START_ROUNDS, _GUARDED_ROUNDS = 3, 25, 5
 #: The number of draws of blocks.
 _DRAWS = 2**31
 
@@ -79,6 +80,7 @@ class HarmonySettings:
     tol: float = 1e-4
     tol_cluster: float = 1e-4
     n_init: int = 4
+    least_rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -319,7 +321,10 @@ def harmony(
         raise InputError(f"n_clusters={K} is more than the number of rows (n_samples={found.n})")
     fed.log(phase="start", clusters=K)
     sphere = fed.apply(unit_rows, column=column)
-    start = federated_k_means(sphere, n_clusters=K, n_init=settings.n_init, max_iter=_START_ROUNDS).best()
+    rounds = _START_ROUNDS if settings.least_rows == 1 else _GUARDED_ROUNDS
+    start = federated_k_means(
+        sphere, n_clusters=K, n_init=settings.n_init, max_iter=rounds, least_rows=settings.least_rows
+    ).best()
     Y, counts, turn = unit(start.centres), None, 0
     fed.log(phase="rounds")
     fixed = {"theta": settings.theta, "sigma": settings.sigma, "steps": grid_steps(found.variance)}

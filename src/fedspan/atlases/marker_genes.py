@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from fedspan.atlases.parts.batch_labels import codes_in, texts_of
-from fedspan.atlases.parts.cell_rows import cells_of, log_blocks
+from fedspan.atlases.parts.cell_rows import cells_of, log_blocks, refuse_unknown_genes
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Labels, Positive, Whole
+from fedspan.federation.site.parameters import Indices, Labels, Positive, Whole
 from fedspan.sums.plausible_totals import not_negative, whole
 
 Array = NDArray[np.float64]
@@ -42,25 +42,47 @@ class MarkerGenes:
         return np.argsort(-self.scores[cluster], kind="stable")[:n]
 
 
-@step("atlases.cluster_gene_sums", reveals="sums")
-def local_cluster_gene_sums(
-    site: Site, target: Positive, clusters: Clusters, names: Labels | None = None
-) -> dict[str, Any]:
-    """Leaves the site: by cluster and gene sum and squares of logarithms and numbers of cells, by cluster of all cells.
+@step("atlases.cluster_gene_counts", reveals="sums")
+def local_cluster_gene_counts(site: Site, clusters: Clusters, names: Labels | None = None) -> dict[str, Any]:
+    """Leaves the site: by cluster and gene the number of cells with a count, and by cluster that of all cells.
 
     Clusters are those that the site has kept in this run, or its labels (``y``), `names`.
     """
     own, cells = _own_clusters(site, clusters, names), cells_of(site)
-    shape, at = (clusters, cells.shape[1]), 0
-    sums, squares, found = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for rows in log_blocks(cells, target):
-        mine = own[at : at + rows.shape[0]]
+    found, at = np.zeros(clusters * cells.shape[1], dtype=np.int64), 0
+    for rows in cells.blocks():
+        rows.sum_duplicates()
+        flat = np.repeat(own[at : at + rows.shape[0]], np.diff(rows.indptr)) * cells.shape[1] + rows.indices
         at += rows.shape[0]
-        flat = np.repeat(mine, np.diff(rows.indptr)) * shape[1] + rows.indices
-        sums += np.bincount(flat, rows.data, minlength=sums.size).reshape(shape)
-        squares += np.bincount(flat, rows.data**2, minlength=sums.size).reshape(shape)
-        found += np.bincount(flat, rows.data > 0.0, minlength=sums.size).reshape(shape)
-    return {"n": np.bincount(own, minlength=clusters), "sums": sums, "squares": squares, "found": found}
+        found += np.bincount(flat[rows.data > 0], minlength=len(found))
+    return {"n": np.bincount(own, minlength=clusters), "found": found.reshape(clusters, cells.shape[1])}
+
+
+@step("atlases.cluster_gene_sums", reveals="sums")
+def local_cluster_gene_sums(
+    site: Site, target: Positive, clusters: Clusters, genes: Indices, together: Indices, names: Labels | None = None
+) -> dict[str, Any]:
+    """Leaves the site: by cluster and of some genes sum and squares of logarithms, some of them over several clusters.
+
+    `together` are the numbers ``cluster * len(genes) + gene`` of sums that are 0 by cluster, and added up by gene.
+    """
+    own, cells = _own_clusters(site, clusters, names), cells_of(site)
+    refuse_unknown_genes(genes, cells.shape[1])
+    shape, at = (clusters, len(genes)), 0
+    sums, squares = np.zeros(clusters * len(genes)), np.zeros(clusters * len(genes))
+    if together.size and not 0 <= together.min() <= together.max() < sums.size:
+        raise InputError(f"{clusters} clusters of {len(genes)} genes lack some of the requested sums")
+    for rows in log_blocks(cells, target, genes):
+        flat = np.repeat(own[at : at + rows.shape[0]], np.diff(rows.indptr)) * len(genes) + rows.indices
+        at += rows.shape[0]
+        sums += np.bincount(flat, rows.data, minlength=sums.size)
+        squares += np.bincount(flat, rows.data**2, minlength=sums.size)
+    reply: dict[str, Any] = {}
+    for name, values in (("sums", sums), ("squares", squares)):
+        reply[f"shared_{name}"] = np.bincount(together % max(1, len(genes)), values[together], minlength=len(genes))
+        values[together] = 0.0
+        reply[name] = values.reshape(shape)
+    return reply
 
 
 def _own_clusters(site: Site, clusters: int, names: NDArray[np.str_] | None) -> NDArray[np.int64]:
@@ -77,17 +99,55 @@ def _own_clusters(site: Site, clusters: int, names: NDArray[np.str_] | None) -> 
 
 
 def marker_genes(
-    fed: Federation, *, clusters: int, n_genes: int, target: float = 1e4, names: NDArray[np.str_] | None = None
+    fed: Federation,
+    *,
+    clusters: int,
+    n_genes: int,
+    target: float = 1e4,
+    names: NDArray[np.str_] | None = None,
+    least_cells: int = 5,
 ) -> MarkerGenes:
-    """Compare each cluster with all other cells, by one sum.
+    """Compare each cluster with all other cells, by two sums.
 
     Clusters are those that the sites have kept in this run; or the labels of cells (``y`` of the sites), with `names`.
+    The sum of a gene that one cell of a cluster has would be this cell's count. Where fewer than `least_cells` cells
+    of a cluster have a gene, its sum is requested together with those of other clusters, and shared out by their
+    numbers of cells that have it. Genes that fewer cells have at all are not tested.
     """
     shape = (clusters, n_genes)
-    total = fed.sum(local_cluster_gene_sums, target=target, clusters=clusters, names=names)
-    whole(total, n=(clusters,), sums=shape, squares=shape, found=shape)
-    not_negative(total, "n", "sums", "squares", "found")
-    return tested(total["n"], total["sums"], total["squares"], total["found"])
+    first = whole(fed.sum(local_cluster_gene_counts, clusters=clusters, names=names), n=(clusters,), found=shape)
+    found = not_negative(first, "n", "found")["found"]
+    genes = np.flatnonzero(found.sum(axis=0) >= least_cells).astype(np.int64)
+    own = found[:, genes]
+    shared = few_together(own, least_cells)
+    more: dict[str, Any] = {"genes": genes, "together": np.flatnonzero(shared).astype(np.int64), "names": names}
+    total = fed.sum(local_cluster_gene_sums, target=target, clusters=clusters, **more)
+    whole(total, sums=own.shape, squares=own.shape, shared_sums=genes.shape, shared_squares=genes.shape)
+    not_negative(total, "sums", "squares", "shared_sums", "shared_squares")
+    parts = np.where(shared, own, 0) / np.maximum(np.where(shared, own, 0).sum(axis=0), 1)
+    sums, squares = np.zeros(shape), np.zeros(shape)
+    sums[:, genes] = total["sums"] + parts * total["shared_sums"]
+    squares[:, genes] = total["squares"] + parts * total["shared_squares"]
+    return tested(first["n"], sums, squares, found)
+
+
+def few_together(found: NDArray[Any], least: int) -> NDArray[np.bool_]:
+    """Return for which clusters and genes (C, G) sums are requested together, given the numbers of cells `found`.
+
+    Those of 1 to ``least - 1`` cells, and of the same gene the smallest others, until `least` cells are together.
+
+    Examples
+    --------
+    >>> few_together(np.array([[1, 9, 0], [7, 9, 8], [6, 0, 3]]), 5).astype(int).tolist()
+    [[1, 0, 0], [0, 0, 1], [1, 0, 1]]
+    """
+    few = (found > 0) & (found < least)
+    order = np.argsort(np.where(found > 0, found, np.iinfo(np.int64).max), axis=0, kind="stable")
+    ranked = np.take_along_axis(found, order, axis=0)
+    before = np.cumsum(ranked, axis=0) - ranked
+    together = np.zeros_like(few)
+    np.put_along_axis(together, order, (before < least) & (ranked > 0), axis=0)
+    return (few | together) & few.any(axis=0)
 
 
 def tested(n: NDArray[Any], sums: Array, squares: Array, found: Array) -> MarkerGenes:

@@ -24,13 +24,16 @@ from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.clustering.k_means import FedKMeans
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.maps.parts.map_centres import Codebooks
 from fedspan.maps.tsne import FedTSNE
 from fedspan.maps.umap import FedUMAP
 from fedspan.sums.columns import agree_on_columns
 
 #: Cells for each centre of the codebook, and the most centres.
 _CELLS_PER_CODE, _MOST_CODES = 30, 300
-#: Rounds of k-means for the measure of mixing before the correction.
+#: The most centres of each codebook of a map: with one for 17 cells, a map of 50,000 takes longer than all the rest.
+_MOST_MAP_CENTRES = 800
+#: Rounds of k-means with guarded sums, and for the measure of mixing before the correction.
 _FEW_ROUNDS = 5
 _MAPS = ("tsne", "umap", "none")
 
@@ -48,6 +51,7 @@ def atlas(
     map: str = "tsne",
     labels: bool | Sequence[str] = False,
     measures: bool = True,
+    least_cells: int = 5,
     harmony: Mapping[str, Any] | None = None,
     map_settings: Mapping[str, Any] | None = None,
     random_state: int | None = None,
@@ -80,7 +84,10 @@ def atlas(
         Whether to learn the labels of cells (``y`` of the sites that have some), for cells without; or the labels.
         Where they are not listed, sites report theirs, which needs single replies.
     measures : bool, default=True
-        Whether to measure the mixing of sites before and after the correction.
+        Whether to measure the mixing of sites, and of labels, before and after the correction.
+    least_cells : int, default=5
+        No sum of fewer cells is requested of a gene, of a gene in a cluster, or for a centre of k-means: the sum of one
+        cell is this cell. Genes that fewer cells have are left out. 1: exact sums, as on pooled cells.
     harmony, map_settings : dict, optional
         More parameters of `FedHarmony` and of the map.
     random_state : int, optional
@@ -92,18 +99,21 @@ def atlas(
         ``annotate(adata, site=...)`` writes its results into a site's cells.
     """
     _check(n_top_genes, n_components, target_sum, n_codes, resolution, map, measures)
+    whole_number("least_cells", least_cells, 1)
     if batch is None and batches is not None:
         raise InputError("batches=... goes with batch, the column of obs that holds them")
     given = None if isinstance(labels, bool) else np.unique(np.array([str(label) for label in labels], dtype=str))
     if (labels is True) or (batch is not None and batches is None):
         federation.need_single_replies("an atlas whose batches or labels sites report")
     settings = {"n_top_genes": n_top_genes, "n_components": n_components, "batch": batch, "resolution": resolution}
+    settings["least_cells"] = least_cells
     with federation.begin("atlas", settings, random_state) as begun:
         columns, run = agree_on_columns(begun, text=True)
         if columns.names is None:
             raise InputError("the sites have no names of genes: make the federation with fedspan.federate_anndata")
         run.log(phase="genes")
-        found = gene_moments(run, n_genes=columns.count, target=float(target_sum))
+        target = float(target_sum)
+        found = gene_moments(run, n_genes=columns.count, target=target, least_cells=least_cells)
         variable = variable_genes(found, n_top_genes)
         mean = found.log_mean[variable.chosen]
         run.log(phase="components")
@@ -119,24 +129,31 @@ def atlas(
         run.log(phase="harmony")
         codes = None if names is None else [str(i) for i in range(len(names))]
         column = None if batch is None else rank
-        model = FedHarmony(**{"batch": column, "batches": codes, "random_state": random_state, **(harmony or {})})
+        own = {"batch": column, "batches": codes, "least_rows": least_cells, "random_state": random_state}
+        model = FedHarmony(**{**own, **(harmony or {})})
         corrected = model.fit(coded).transform(coded)
         run.log(phase="clusters")
         k = n_codes or min(max(2, found.n // _CELLS_PER_CODE), _MOST_CODES)
-        codebook = FedKMeans(k, max_iter=25, random_state=random_state).fit(corrected)
+        codebook = FedKMeans(
+            k, max_iter=25 if least_cells == 1 else _FEW_ROUNDS, least_rows=least_cells, random_state=random_state
+        ).fit(corrected)
         centres = np.asarray(codebook.cluster_centers_, dtype=np.float64)
         clusters = cell_clusters(corrected, centres=centres, resolution=float(resolution))
         number = int(clusters.of_centre.max()) + 1
-        markers = marker_genes(run, clusters=number, n_genes=columns.count, target=float(target_sum))
+        markers = marker_genes(run, clusters=number, n_genes=columns.count, target=target, least_cells=least_cells)
         agreed = None
         if given is not None or labels:
             agreed = cluster_agreement(corrected, centres=centres, names=given)
-        mixing = None
+        mixing, agreed_before = None, None
         if measures:
             run.log(phase="measures")
-            before = federated_k_means(scores, n_clusters=k, max_iter=_FEW_ROUNDS).best().centres
-            mixing = site_mixing(scores, centres=before), site_mixing(corrected, centres=centres)
-        placed = _map(map, random_state, map_settings)
+            before = federated_k_means(scores, n_clusters=k, max_iter=_FEW_ROUNDS, least_rows=least_cells).best()
+            mixing = site_mixing(scores, centres=before.centres), site_mixing(corrected, centres=centres)
+            if agreed is not None:
+                agreed_before = cluster_agreement(
+                    scores, centres=before.centres, names=np.array(agreed.names, dtype=str)
+                )
+        placed = _map(map, found.n, random_state, map_settings)
         if placed is not None:
             run.log(phase="map")
             placed.fit(corrected)
@@ -155,6 +172,7 @@ def atlas(
         resolution=float(resolution),
         markers=markers,
         labels=agreed,
+        labels_before=agreed_before,
         mixing=mixing,
         map=placed,
         map_name=map,
@@ -188,9 +206,14 @@ def _batch_names(run: Federation, batch: str, batches: Sequence[str] | None) -> 
     return np.unique(np.concatenate([np.asarray(reply["names"], dtype=str) for reply in replies.ok.values()]))
 
 
-def _map(name: str, seed: int | None, settings: Mapping[str, Any] | None) -> Any:
+def _map(name: str, n: int, seed: int | None, settings: Mapping[str, Any] | None) -> Any:
     if name == "none":
         return None
+    given = {"random_state": seed, **(settings or {})}
     if name == "umap":
-        return FedUMAP(**{"random_state": seed, **(settings or {})})
-    return FedTSNE(**{"share": "sums", "random_state": seed, **(settings or {})})
+        return FedUMAP(**given)
+    share = given.pop("share", "sums")
+    if share == "sums":
+        coarse = {"rows_per_centre": max(Codebooks.rows_per_centre, n / _MOST_MAP_CENTRES)}
+        given["sums_settings"] = {**coarse, **(given.get("sums_settings") or {})}
+    return FedTSNE(share=share, **given)

@@ -92,7 +92,8 @@ Nothing is written, and no true row is used in it.
 DESCRIBE = """\
 Describe the data of a study before anything is learned, by sums: no row leaves its site. Printed are the columns with
 counts, missing cells, means, deviations and quantiles, as pandas gives them for the pooled rows, and the sites that
-differ from the rest. The page has histograms, correlations, and with --by a table of groups with tests.
+differ from the rest. The page has histograms, correlations, and with --by a table of groups with tests. --crosstab,
+--histogram and --pairs print one table each, in a run of its own.
 
 Counts of few rows are suppressed. In the study file, optional:
 

@@ -140,7 +140,12 @@ def _add_local(commands: Any) -> None:
         _path("study", "STUDY.toml", "the study file; it needs no model"),
         _option("--by", "a column of groups, or 'site', instead of the study's own", metavar="COLUMN"),
         _path("--kit", "KIT", "a user's kit: describe the data of the sites of a real federation"),
-        _path("--out", "FILE", "the page (default: STUDY.describe.html, beside the study)"),
+        _option(
+            "--crosstab", "print this table instead, and its chi-square test", nargs=2, metavar=("ROWS", "COLUMNS")
+        ),
+        _option("--histogram", "print the counts of this column instead, with --by by group", metavar="COLUMN"),
+        _option("--pairs", "print this of all pairs of columns instead", choices=("pearson", "spearman", "covariance")),
+        _path("--out", "FILE", "the page (default: STUDY.describe.html, beside the study), or a table's CSV file"),
         description=help_texts.DESCRIBE,
         example="fedspan describe study.toml --by sex",
     )

@@ -1,16 +1,18 @@
 """k-means by sums: Lloyd's algorithm on rows that stay at their sites, for several starts at the same time.
 
-A round has two sums: the number of rows closest to each centre, and the sums of the rows of those that have any. From
-the same start any split of the rows gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reveal
-much. Where a centre gains or loses one row from a round to the next, the difference of its two sums is this row.
-Centres without rows are placed again, beside those whose rows are far away.
+A round is one sum: the number and the sum of the rows closest to each centre. From the same start any split of the rows
+gives the centres of Lloyd's algorithm on the pooled rows. These exact sums reveal much. Where a centre gains or loses
+one row from a round to the next, the difference of its two sums is this row. Centres without rows are placed again,
+beside those whose rows are far away.
 
 With an `aggregator` it combines the sites' moves of the centres, for sites that may be malicious (`voted_means`).
 
 With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer rows, and no two differ by fewer. Then a
 centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not equal.
 
-Without a given start, sums make one, too.
+Without a given start, sums make one, too. Of more than 262,144 rows, the start and the first rounds are made with a
+sample, one row of each stretch of consecutive ones, which a site reads once. Rounds with all rows follow until the
+centres settle, at most a tenth of `max_iter`: each takes a pass over the rows, which may be on a disk.
 
 *By splitting.* Beginning with the mean, centres are split where the squared distances are large, four times as many
 from stage to stage. The weights are those of k-means++ (Arthur and Vassilvitskii 2007), by clusters instead of rows. A
@@ -26,7 +28,7 @@ clusters these. Each start has its own draws; the large sets are the same for al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -71,6 +73,10 @@ _STARTS, _MANY, _FEW_STARTS = 10, 64, 2
 _DRAWS, _MOST_DRAWS, _DRAWN_ROUNDS = 20, 10_000, 10
 #: Rounds of Lloyd's algorithm after which centres without rows are placed again.
 _RELOCATIONS = 20
+#: Rows of a sample, for each centre at least; it is used where the rows are this many times as many, and it is small.
+_SAMPLED, _SAMPLED_FOR_ONE, _TIMES, _SAMPLED_BYTES = 2**17, 128, 2, 2**28
+#: After the rounds with a sample: one round with all rows for as many of `max_iter`, but at least two.
+_ROUNDS_FOR_ONE = 10
 #: Rows with smaller variances, or larger ones than one over it, are scaled.
 _SMALL = 1e-100
 
@@ -117,6 +123,7 @@ def federated_k_means(
     n_init : int, default=1
         Starts; all make their rounds in the same calls.
     max_iter : int, default=300
+        Rounds. Of more than 262,144 rows: those with a sample, then at most a tenth as many with all rows.
     tol : float, default=1e-4
         A start ends when the squares of its centres' moves add up to at most `tol` times the mean variance.
     least_rows : int, default=1
@@ -147,27 +154,28 @@ def federated_k_means(
         if guarded or found.weighted:
             raise InputError("aggregator=... has no effect with least_rows above 1, or where rows have weights")
         move = partial(voted_means, about, rule=aggregator)
-    start = _Start(move, fed.rng, replace(found, variance=found.variance / unit / unit), least_rows)
+    by_sums = not guarded and aggregator is None
+    every = _stretch(found, n_clusters) if by_sums and init is None and n_clusters > 1 else 1
+    known = replace(found, variance=found.variance / unit / unit)
+    start = _Start(move, fed.rng, known, least_rows)
+    first = start if every == 1 else start.on_sample(partial(_moved, about, {**weighted, "every": every}), every)
     if init is not None:
         C = ((init - shift) / unit)[None]
     elif n_clusters == 1:
         C = np.zeros((n_init, 1, len(found.mean)))
     else:
-        C = (start.drawn if guarded else start.split)(n_clusters, n_init)
-    least_move, relocations = tol * float(start.found.variance.mean()), _RELOCATIONS
-    rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
-    for _ in fed.rounds(max_iter):
-        now = move(C[going])
+        C = (first.drawn if guarded else first.split)(n_clusters, n_init)
+    least_move = tol * float(known.variance.mean())
+    if every > 1:
+        _lloyd(range(max_iter), first, C, least_move, lambda now: None)
+        max_iter = min(max_iter, max(2, -(-max_iter // _ROUNDS_FOR_ONE)))
+
+    def watch(now: Moved) -> None:
         fed.log(inertia=float(now.inertia.min()), small_centres=int((~enough_rows(now.counts, least_rows)).sum()))
-        rounds += going
-        new = now.centres
-        if relocations and not guarded and (now.counts == 0).any():
-            new, relocations = start.refilled(now), relocations - 1
-        moves = np.sum((new - C[going]) ** 2, axis=(1, 2))
-        C[going] = new
-        going[going] = moves > least_move
-        if not going.any():
-            fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more", converged=True)
+
+    rounds, settled = _lloyd(fed.rounds(max_iter), start, C, least_move, watch)
+    if settled:
+        fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more", converged=True)
     if aggregator is None:
         last = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
         counts, inertia = last["counts"], last["inertia"]
@@ -194,14 +202,39 @@ def _unit(variance: Matrix) -> float:
     return math.ldexp(1.0, math.frexp(math.sqrt(largest))[1])
 
 
-def _moved(about: Federation, weighted: Mapping[str, bool], C: Matrix) -> Moved:
+def _stretch(found: Moments, n_clusters: int) -> int:
+    """Return the number of consecutive rows of which a sample has one, or 1 where it would save little."""
+    rows = max(_SAMPLED, _SAMPLED_FOR_ONE * n_clusters)
+    return found.n // rows if found.n >= _TIMES * rows and 8 * rows * len(found.mean) <= _SAMPLED_BYTES else 1
+
+
+def _moved(about: Federation, settings: Mapping[str, Any], C: Matrix) -> Moved:
     """Move each centre that has rows to their mean."""
-    first = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
-    wanted = first["counts"] > 0
-    moved, counts, spread = C.copy(), np.zeros_like(first["counts"]), np.zeros(C.shape[:2])
-    if wanted.any():
-        moved[wanted], counts[wanted], spread[wanted] = means_of(about, local_means, C, wanted, 1, **weighted)
-    return Moved(moved, counts, spread, first["inertia"])
+    shape, wanted = C.shape[:2], np.ones(C.shape[:2], dtype=np.bool_)
+    means, counts, spread, before = means_of(about, local_means, C, wanted, 1, **settings)
+    counts, spread, before = (own.reshape(shape) for own in (counts, spread, before))
+    return Moved(means.reshape(C.shape), counts, spread, before.sum(axis=1))
+
+
+def _lloyd(
+    steps: Iterable[int], start: _Start, C: Matrix, least_move: float, watch: Callable[[Moved], None]
+) -> tuple[Counts, bool]:
+    """Move the centres (b, k, d), in place, until they move little; return the rounds of each start, and if all did."""
+    rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
+    relocations = _RELOCATIONS if start.least_rows == 1 else 0
+    for _ in steps:
+        now = start.move(C[going])
+        watch(now)
+        rounds += going
+        new = now.centres
+        if relocations and (now.counts == 0).any():
+            new, relocations = start.refilled(now), relocations - 1
+        moves = np.sum((new - C[going]) ** 2, axis=(1, 2))
+        C[going] = new
+        going[going] = moves > least_move
+        if not going.any():
+            return rounds, True
+    return rounds, False
 
 
 @dataclass(frozen=True)
@@ -212,6 +245,11 @@ class _Start:
     rng: np.random.Generator
     found: Moments
     least_rows: int
+
+    def on_sample(self, move: Callable[[Matrix], Moved], every: int) -> _Start:
+        """Return starts from rounds with one of `every` rows."""
+        few = replace(self.found, n=self.found.n // every, weight=self.found.weight / every)
+        return replace(self, move=move, found=few)
 
     def split(self, n_clusters: int, n_init: int) -> Matrix:
         """Return `n_init` starts by splitting centres."""

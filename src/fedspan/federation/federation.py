@@ -17,6 +17,7 @@ from fedspan.federation.calls.call import Call, Collected, Engine, Outcome, Summ
 from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
 from fedspan.federation.calls.reply_checks import check_replies
+from fedspan.federation.calls.running_total import Check, RunningTotal, added
 from fedspan.federation.journal import JournalEntry
 from fedspan.federation.message_sizes import SameSize
 from fedspan.federation.notebook_html import fact_table, first_names
@@ -24,7 +25,7 @@ from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_rea
 from fedspan.federation.policy import Policy, SecureSum
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import SIMULATED, CallRecord, RunRecord, plain
-from fedspan.federation.replies import Replies, Total, averaged, total
+from fedspan.federation.replies import Replies, Total, averaged
 from fedspan.federation.run import Observer, Run
 from fedspan.federation.site.site import generator
 from fedspan.federation.site.state import NO_CHANGES
@@ -33,7 +34,6 @@ from fedspan.federation.site.transforms import Transform
 from fedspan.wire import Message, canonical, encoded_size, non_finite_key
 
 StepLike = Callable[..., Any] | str
-Check = Callable[[Mapping[str, Message]], Mapping[str, Failure]]
 
 
 @dataclass
@@ -475,9 +475,10 @@ class Federation:
         """Send a call out, and add the replies up where that is wanted."""
         start = time.perf_counter()
         needed = self.policy.needed(len(call.to), adding=summation is not None)
+        running = RunningTotal(call, how, self.policy, check) if how != "ask" and summation is None else None
         if summation is None:
-            found = self._exchange(call, needed)
-            if check is not None:
+            found = self._exchange(call, needed, running)
+            if check is not None and not (running is not None and running.whole):
                 found.refuse(check(found.replies))
             quorum = len(found.answered) >= needed
         else:
@@ -487,13 +488,27 @@ class Federation:
                 if quorum or not self._returned(call, found.failed, needed):
                     break
         if how != "ask":
-            self._add_up(found, call, how, quorum)
+            self._add_up(found, call, how, quorum, running)
         digest = "" if self._run.journal is None else call.digest
         return JournalEntry(call.number, digest, found, time.perf_counter() - start, quorum)
 
-    def _exchange(self, call: Call, needed: int = 0) -> Collected:
-        """Send a call out, again to offline sites while fewer than `needed` answer; return the accepted replies."""
-        sent = self._deliver(call, call.to)
+    def _exchange(self, call: Call, needed: int = 0, running: RunningTotal | None = None) -> Collected:
+        """Send a call out, again to offline sites while fewer than `needed` answer; return the accepted replies.
+
+        Sites in this process run in groups whose replies are added to the `running` total at once; an attack or a fault
+        sees all replies.
+        """
+        view = self._view
+        if running is None or not self._root.simulated or view.corruptions or view.faults:
+            sent = self._deliver(call, call.to)
+        else:
+            sent = {}
+            for group in running.groups():
+                sent |= running.add(group, self._deliver(call, group))
+            if running.whole:
+                found = running.collected()
+                found.bytes_down = _bytes_down(call)
+                return found
         while True:
             outcomes = sent
             for corruption in self._view.corruptions:
@@ -514,14 +529,13 @@ class Federation:
         possible = len(call.to) - len(failed) + len(offline)
         return bool(offline) and possible >= needed and self._run.wait(offline, self.policy.run_deadline)
 
-    def _add_up(self, found: Collected, call: Call, how: str, quorum: bool) -> None:
+    def _add_up(self, found: Collected, call: Call, how: str, quorum: bool, running: RunningTotal | None) -> None:
         """Replace replies, or their secure sum, by the total under the name ``""``, or by why it is missing."""
         replies, found.replies = found.replies, {"": {}}
         if not quorum or found.error is not None:
             return
         try:
-            merge = call.step.merge if how == "merge" else None
-            summed = total(replies, call.step.id) if merge is None else merge(list(replies.values()))
+            summed = added(call, how, list(replies.values())) if running is None else running.of(replies)
             summed = canonical(averaged(summed, len(found.answered)) if how == "mean" else summed, "total")
         except FedspanError as error:
             found.error = str(error)

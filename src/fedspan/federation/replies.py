@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,13 +81,12 @@ class FailedSiteError(FedspanError, KeyError):
         return str(self.args[0])
 
 
-def total(replies: Mapping[str, Message], step: str) -> Message:
-    """Add replies up in name order, every key on its own; counts stay exact, floats are added in double precision."""
-    names = sorted(replies)
+def total(replies: Sequence[Message], step: str) -> Message:
+    """Add replies up in their order, every key on its own; counts stay exact, floats are added in double precision."""
     result: Message = {}
-    for key in replies[names[0]] if names else ():
+    for key in replies[0] if replies else ():
         try:
-            result[key] = _sum([replies[name].get(key) for name in names])
+            result[key] = _sum([reply.get(key) for reply in replies])
         except InputError as error:
             raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} {error}") from None
     return result
@@ -120,7 +119,7 @@ def _sum(values: list[Value]) -> Value:
     found: NDArray[Any] = np.zeros(arrays[0].shape, dtype=wide)
     with np.errstate(over="ignore"):  # the federation refuses a total that is not finite
         for array in arrays:
-            found += array if array.dtype == wide else array.astype(wide)
+            found += array if array.dtype == wide or array.dtype.kind == "f" else array.astype(wide)
     return found
 
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregate, Aggregator, GeometricMedian
 from fedspan.aggregation.aggregator import believed
+from fedspan.aggregation.copied_values import first_of_copies
 from fedspan.aggregation.fewer_values import for_fewer_values
 from fedspan.aggregation.safe_arithmetic import distances, lower_median, norms, shrunk
 from fedspan.checks import real_number
@@ -132,8 +133,15 @@ def byz_altgdmin(
 def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combined: Matrix) -> NDArray[np.void]:
     """Return how far malicious sites can have moved the last gradient, in units of the median length of one.
 
-    Warn where the sites' gradients form two groups.
+    Warn where the sites' gradients are copies of one another, and where the others form two groups.
     """
+    first = first_of_copies(gradients)
+    if not first.all():
+        copies = np.array(sites)[~first].tolist()
+        warn(
+            f"{len(copies)} of {len(sites)} sites repeat the gradient of another site and do not count "
+            f"({', '.join(copies[:5])}{', ...' if len(copies) > 5 else ''}): gradients of own rows are never equal"
+        )
     points = np.vstack([gradients.reshape(len(gradients), -1), combined.reshape(1, -1)])
     lengths = norms(shrunk(points)[0][:-1])
     unit = lower_median(lengths) or 1.0
@@ -145,7 +153,7 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
         m, radius, bound = table[-1].tolist()
         fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound)
     # A few huge replies must not hide two groups among the others, nor copies of one that has come to fit.
-    plausible = lengths <= _LONG * np.quantile(lengths, 1.0 - SECOND_GROUP, method="lower")
+    plausible = first & (lengths <= _LONG * np.quantile(lengths[first], 1.0 - SECOND_GROUP, method="lower"))
     second = two_groups(between[np.ix_(plausible, plausible)])
     if second is not None:
         names = np.array(sites)[plausible][second].tolist()
@@ -165,16 +173,31 @@ def _aggregated(
     replies = workers.ask(local_gradient, U=U, **payload)
     shapes = {"gradient": U.shape, "moment": (U.shape[1], U.shape[1])}
     replies = workers.accept(replies, lambda reply: per_row(reply, shapes))
+    every, replies = replies, _without_copies(replies, rule)
     fitting = for_fewer_values(rule, len(replies))
     gradient, refused = _combined(replies, fitting, threshold)
-    last.update(sites=tuple(replies), gradients=replies.stack("gradient"), combined=gradient.value)
+    last.update(sites=tuple(every), gradients=every.stack("gradient"), combined=gradient.value)
     moment, bounds = _second_moment(replies)
-    metrics = {"refused": ", ".join(refused)}
+    copies = [site for site in every if site not in replies]
+    metrics = {"refused": ", ".join(refused), **({"copies": ", ".join(copies)} if copies else {})}
     if fitting is not rule:
         metrics["rule"] = f"{fitting!r} in place of {rule!r}, for {len(replies)} replies"
     losses = {site: float(reply["loss"]) for site, reply in replies.items()}
-    weights = dict(zip(replies, gradient.weights.tolist(), strict=True))
+    weights = dict.fromkeys(copies, 0.0) | dict(zip(replies, gradient.weights.tolist(), strict=True))
     return GradientRound(gradient.value, moment, losses, weights, bounds, metrics)
+
+
+def _without_copies(replies: Replies, rule: Aggregator) -> Replies:
+    """Return the replies but for copies of others: gradients of a site's own rows are never equal.
+
+    A plain mean keeps them, which any site can move anyway.
+    """
+    if believed(rule, np.ones(1)) is not None:
+        return replies
+    first = first_of_copies(replies.stack("gradient"))
+    return Replies(
+        {site: reply for (site, reply), own in zip(replies.items(), first, strict=True) if own}, replies.failed
+    )
 
 
 def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:

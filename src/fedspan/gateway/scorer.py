@@ -34,6 +34,7 @@ class Scorer:
         if "format" not in arrays or int(arrays["format"]) != FORMAT:
             raise ValueError(f"the file is no detector for gateways of format {FORMAT}")
         self.arrays = dict(arrays)
+        self._code: list[Depths] | None = None  # of the trees; made when one row is first scored
         self.threshold = float(arrays["threshold"])
         self.columns = [str(name) for name in arrays["columns"]]
         names = ("mean", "scale", "root", "components", "inside", "centers", "features", "ranks")
@@ -91,9 +92,9 @@ class Scorer:
         if self._features is not None:
             if self._code is None:
                 self._code = _compiled(self._features, self.arrays["cuts"], self.arrays["depths"])
-            row, trees = x.tolist(), len(self._first)
             if self._code:
-                depth = sum([depths(row) for depths in self._code]) / trees
+                row = x.tolist()
+                depth = sum([depths(row) for depths in self._code]) / len(self._first)
             else:
                 depth = float(self._flat_depths[self._leaves(x[None])[0] + self._first_leaf].mean())
             found.append(2.0 ** (-depth / self._usual))
@@ -124,7 +125,7 @@ class Scorer:
             rank = ranks[0] if i == 0 else ranks[-1]
         else:
             rank = ranks[i - 1] + (score - edges[i - 1]) * (ranks[i] - ranks[i - 1]) / (edges[i] - edges[i - 1])
-        return rank + math.log1p((score - high) / width) if score > high else rank
+        return float(rank + math.log1p((score - high) / width) if score > high else rank)
 
     def members(self, X: Array) -> list[Array]:
         """Return the scores (n,) of each member, of scaled rows."""
@@ -221,7 +222,6 @@ class Scorer:
         self._flat_cuts = self.arrays["cuts"].ravel()
         self._flat_depths = self.arrays["depths"].ravel()
         self._inner, self._usual = inner, float(self.arrays["usual"])
-        self._code: list[Depths] | None = None  # made when one row is first scored
 
     def _leaves(self, X: Array) -> Array:
         # np.take with mode="clip" checks no bounds one by one; all places are within them.

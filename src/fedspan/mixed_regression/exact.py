@@ -15,9 +15,10 @@ import scipy.linalg
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.aggregation.copied_values import first_of_copies
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import FedspanError, InputError, MessageError, QuorumError
-from fedspan.federation import Federation, Site, step
+from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Index, Matrix, Vector, Whole
 from fedspan.mixed_regression.parts.cluster_rounds import (
     Belief,
@@ -163,6 +164,11 @@ def _solved(
         change = _solution(unpacked(total["gram"]), total["moment"])
         return total["counts"], float(total["loss"]), change, dict.fromkeys(total.sites, 1.0)
     replies = group.accept(group.ask(local_normal_equations, **payload), lambda reply: _checked(reply, d))
+    if believed(aggregator, np.ones(1)) is None:  # malicious sites that repeat one reply have one vote
+        own = first_of_copies(replies.stack("moment"))
+        replies = Replies(
+            {site: replies[site] for site, first in zip(replies, own, strict=True) if first}, replies.failed
+        )
     rows, part = replies.stack("counts").T
     aggregator = within_a_group(aggregator, int(np.count_nonzero(part)), everybody)
     losses, per_row = replies.stack("loss"), 1.0 / np.maximum(rows, _FLAT)

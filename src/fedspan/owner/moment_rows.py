@@ -73,7 +73,8 @@ def _combinations(frame: pd.DataFrame, least_set: int) -> list[str]:
     """Return what combinations of columns would reveal: they have moments, too, with all other columns.
 
     The difference of two columns that agree in all but a few rows is about these rows. So is what is left of a column
-    beside its regression on all others, where that is nearly exact but for a few rows.
+    beside its regression on all others, where that is nearly exact but for a few rows. And a row of high leverage is
+    nearly alone in some combination: who knows part of the row finds that combination, and by its moments the rest.
     """
     X, names = frame.to_numpy(dtype=np.float64), list(frame.columns)
     centred = X - X.mean(axis=0)
@@ -87,10 +88,16 @@ def _combinations(frame: pd.DataFrame, least_set: int) -> list[str]:
             if 0 < others < least_set:
                 pair = f"{names[varies[a]]!r} and {names[varies[b]]!r}"
                 found.append(f"columns {pair} differ by one number, or add up to one, in all but {others} rows")
-    if found or len(X) <= len(varies) + least_set:  # of so few rows every combination is about few
+    if found:
         return found
     left, values, axes = np.linalg.svd(units, full_matrices=False)
     known = values > 1e-12 * values.max(initial=0.0)  # without relations that hold in every row
+    alone = np.count_nonzero(np.square(left[:, known]).sum(axis=1) + 1 / len(X) > _DOMINANT)
+    if alone and least_set > 1:
+        return [
+            f"{len(varies)} columns have a combination that is nearly one row alone, for {alone} of {len(X)} rows, "
+            "and its moments with a column are that row's cell"
+        ]
     rest = (left[:, known] / values[known]) @ axes[known]
     return [
         f"column {names[k]!r} follows from the others in all but fewer than {least_set} rows"

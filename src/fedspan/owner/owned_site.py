@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.datasets.sources.cell_source import CellSource
 from fedspan.datasets.sources.iso_times import with_times
 from fedspan.errors import InputError
 from fedspan.federation import Site
@@ -19,6 +20,7 @@ from fedspan.owner.admission import Admission
 from fedspan.owner.audit_log import AuditLog
 from fedspan.owner.decisions import Decisions
 from fedspan.owner.moment_rows import as_moments, problems
+from fedspan.owner.owned_cells import CellRows, read_cells
 from fedspan.owner.published_rows import FewRowsChangedError, PublishedRows
 from fedspan.owner.schema import differences, kind_of, times_of
 from fedspan.owner.site_file import RowsPlan, SiteFile, SiteFileError, read_site_file
@@ -96,16 +98,16 @@ class OwnedSite:
             "budget": None if ledger is None else {"epsilon": ledger.epsilon, "delta": ledger.delta, "left": left},
         }
 
-    def _site(self, rows: Rows) -> Site:
+    def _site(self, rows: Rows | CellRows) -> Site:
         """Make the site of the rows, or at the level ``aggregate`` of their moments."""
         rules = self.file.rules
-        if rules.level != "aggregate":
+        if rules.level != "aggregate" or isinstance(rows, CellRows):
             return rows.site(self.file.name, self.ledger)
         published = PublishedRows(self.file.log.with_suffix(".rows"))
         published.publish(rows.numbers(), rules.least_set)
         return rows.of_moments(published.key).site(self.file.name, self.ledger)
 
-    def _read(self) -> tuple[object, Rows]:
+    def _read(self) -> tuple[object, Rows | CellRows]:
         stamp = self.file.data.source.stamp()  # before: what is written meanwhile is read next time
         rows = read_rows(self.file, self._federation)
         problems = data_problems(self.file, rows, self._federation)
@@ -165,9 +167,11 @@ class Rows:
         return column.astype(str).to_numpy(dtype=str)
 
 
-def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows:
-    """Read a site's table; only the columns and rows that its file keeps are ever held."""
+def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows | CellRows:
+    """Read a site's table; only the columns and rows that its file keeps are ever held. Open a file of cells."""
     plan, times = file.data, times_of(file.schema, federation)
+    if isinstance(plan.source, CellSource):
+        return read_cells(plan, plan.source)
     apart = tuple(dict.fromkeys(name for name in (plan.label, *plan.target, plan.task) if name is not None))
     features: list[str] = []
 
@@ -191,16 +195,19 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
 
 
-def data_problems(file: SiteFile, rows: Rows, federation: dict[str, str] | None = None) -> list[str]:
+def data_problems(file: SiteFile, rows: Rows | CellRows, federation: dict[str, str] | None = None) -> list[str]:
     """Return what is wrong with the rows of a site, one sentence each."""
     label = file.data.source.label
     if not len(rows):
         kept = " that the row filter keeps" if file.data.where is not None else ""
         return [f"{label} has no rows{kept}"]
+    if isinstance(rows, CellRows):
+        schema = file.schema is not None or federation is not None
+        return [f"{label}: {sentence}" for sentence in rows.problems(file.rules.level, schema)]
     found = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
     if file.rules.level == "aggregate":
         found += [
-            f"{sentence}: at level = 'aggregate' it can't be used; name it in drop, or leave rows out by where"
+            f"{sentence}: at level = 'aggregate' it can't be used; name columns in drop, or leave rows out by where"
             for sentence in problems(rows.numbers(), file.rules.least_set)
         ]
     if federation is not None:

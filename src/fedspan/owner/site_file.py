@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.datasets.sources import FileSource, QuerySource, RowFilter, SqlSource, TableSource
+from fedspan.datasets.sources.cell_source import CELL_ENDING, CellSource
 from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, stated
 from fedspan.datasets.sources.secret import Secret, secret_of
 from fedspan.datasets.toml_file import Section, parsed
@@ -39,7 +40,7 @@ KEYS = {
     "site": {"name", "modules"},
     "data": {
         *("file", "tables", "url", "query", "password_env", "password_file", "timeout"),
-        *("columns", "drop", "label", "target", "task", "where"),
+        *("columns", "drop", "label", "target", "task", "where", "layer"),
         *DIALECT_KEYS,
     },
     "rules": {
@@ -226,10 +227,12 @@ def _source(section: Section) -> TableSource:
         for key in ("query", "password_env", "password_file", "timeout"):
             if key in section:
                 raise section.error(f"{key} belongs to a database, and the data are in a file")
-        file = section.file(section.value("file", str))
-        dialect = stated(section)
+        file, layer = section.file(section.value("file", str)), section.value("layer", str)
+        dialect, of_cells = stated(section), file.name.lower().endswith(CELL_ENDING)
+        if layer is not None and not of_cells:
+            raise section.error(f"layer is for {CELL_ENDING} files of cells")
         with section.naming():
-            return FileSource(file, dialect)
+            return CellSource(file, dialect, layer) if of_cells else FileSource(file, dialect)
     url, env, password_file = (_secret(section, key) for key in _SECRET)
     assert url is not None
     for key in DIALECT_KEYS:

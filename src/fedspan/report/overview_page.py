@@ -143,7 +143,7 @@ def _distributions(found: Overview) -> Section:
             ),
         )
         for one in found.histograms[:MOST_PICTURES]
-        if len(one.edges) > 1 and one.edges[-1] > one.edges[0]
+        if one.edges[-1] > one.edges[0] and not np.all(one.counts[0] == 0)
     ]
     for name, names in list(found.description.categories.items())[:MOST_PICTURES]:
         counts = dict(zip((*names.names, OTHER, MISSING), names.counts[0], strict=True))
@@ -195,7 +195,8 @@ def _groups(seen: Description) -> Section | None:
     """Return the table of groups."""
     if not seen.by:
         return None
-    frame = seen.table_one().drop(columns="test")
+    frame = seen.table_one()
+    frame = frame.drop(columns=frame.columns[-3])  # the names of the tests
     head = ["", "", *frame.columns]
     lines = []
     before = ""
@@ -226,6 +227,8 @@ def _sites(found: Overview) -> Section | None:
     body += more(len(tests) - MOST_TESTS, "test")
     made = len(found.differences.tests)
     lead = f"Each site against the rest: {plural(len(tests), 'test')} of {count(made)} below {_LEVEL} after correction."
+    left_out = found.differences.not_compared
+    lead += f" {plural(left_out, 'site')} left out, because counts of few rows would show." if left_out else ""
     return section("sites", "Which site differs", *body, lead=lead)
 
 

@@ -95,7 +95,9 @@ def with_batch(
     """Return which sites' rows of which batches are counted, after those of `sites`."""
     found = dict(counted)
     if batch is not None:
-        found[batch] = tuple(sorted({*found.pop(batch, ()), *sites}))
+        counted_sites = tuple(sorted({*found.pop(batch, ()), *sites}))
+        last = next(reversed(found.values()), ())
+        found[batch] = last if last == counted_sites else counted_sites  # one object for many batches
     return dict(list(found.items())[-_REMEMBERED:])
 
 

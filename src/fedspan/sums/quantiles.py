@@ -6,7 +6,9 @@ is the next interval. After 8 rounds an interval is a single number.
 
 Leaves a site: per round and column 257 counts of 1, 2 or 4 bytes and the number of rows; only sums are needed. They
 reveal the distribution of all rows over parts of an interval that shrinks to the quantile, a value of one of the rows.
-Down: two numbers a column. Memory at a site: its rows, sorted.
+Down: two numbers a column. Memory at a site: its rows, sorted, up to 256 MiB. A larger table is read in blocks, once
+for each of about three rounds; then few values are left in the intervals, and the site keeps these, at most 256 MiB.
+Several levels are searched at once.
 
 The result is exact for the rows of the sites that answered the last round. Where a site leaves in mid-run, the search
 widens its interval again. If sites come and go in every round, it settles after 24 rounds. It then has the quantile of
@@ -42,26 +44,37 @@ from fedspan.sums.moments import some_rows
 from fedspan.sums.noisy_quantiles import noisy_quantiles
 from fedspan.sums.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
 from fedspan.sums.row_blocks import blocks, n_columns
+from fedspan.sums.values_between import counts_between
 
 _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
+#: Levels that are searched at once, at most.
+_MOST_LEVELS = 16
+#: Columns up to this size are sorted in memory.
+_SORTED_BYTES = 2**28
 
 
 @step("sums.counts_between", reveals="sums")
 def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     """Leaves the site: its number of rows, the counts up to each edge of the parts, the number of non-finite values."""
-    columns, bad = _sorted_columns(site)
-    counts = [np.searchsorted(column, at, side="right") for column, at in _with_edges(columns, low, high)]
-    return {"n": len(site), "bad": bad, "counts": np.array(counts).astype(np.min_scalar_type(columns.shape[1]))}
+    d = _fitting_columns(site, low, high)
+    if 8 * len(site) * d > _SORTED_BYTES:
+        found, bad = counts_between(site, low, high)
+    else:
+        columns, bad = _sorted_columns(site)
+        parts = [np.searchsorted(column, at, side="right") for column, at in _with_edges(columns, low, high)]
+        found = np.array(parts)
+    return {"n": len(site), "bad": bad, "counts": found.astype(np.min_scalar_type(len(site)))}
 
 
 @step("sums.fractions_between", reveals="rows")
 def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     """Leaves the site: its number of rows, and the share of the distribution up to each edge of the parts."""
+    _fitting_columns(site, low, high)
     columns, bad = _sorted_columns(site)
     if bad:
         raise InputError(f"X contains NaN or infinity in {bad} values")
     n = some_rows(site)
-    fractions = np.empty((len(columns), PARTS + 1))
+    fractions = np.empty((max(len(columns), len(low)), PARTS + 1))
     for share, (column, at) in zip(fractions, _with_edges(columns, low, high), strict=True):
         count = np.searchsorted(column, at, side="right")
         inside = (count > 0) & (count < n)
@@ -75,7 +88,7 @@ def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
 def quantiles(
     fed: Federation,
     *,
-    level: float,
+    level: float | tuple[float, ...],
     aggregator: Aggregator | None = None,
     watch: Callable[[Matrix, Matrix], None] | None = None,
     privacy: GaussianMoments | None = None,
@@ -86,8 +99,8 @@ def quantiles(
 
     Parameters
     ----------
-    level : float
-        Above 0 and at most 1.
+    level : float or tuple of float
+        Above 0 and at most 1. Several levels share their rounds, and the result is (levels, d).
     aggregator : Aggregator, optional
         Where sites may be malicious: it combines the sites' own fractions, instead of a sum of counts. Single replies
         are then needed, and the result is that of the pooled rows only where the sites' rows are alike (see above).
@@ -104,15 +117,25 @@ def quantiles(
     >>> quantiles(fed, level=0.95)
     array([95.])
     """
+    if isinstance(level, tuple) and privacy is None:
+        levels = np.array([real_number("level", one, above=0, most=1) for one in level])
+        return _searched(fed, levels, aggregator, watch).reshape(len(levels), -1)
     level = real_number("level", level, above=0, most=1)
     if privacy is not None:
         check_moments(privacy, aggregator)
         columns, fed = agree_on_columns(fed)
         return noisy_quantiles(fed, level=level, privacy=privacy, n_columns=columns.count)
+    return _searched(fed, np.array([level]), aggregator, watch)
+
+
+def _searched(
+    fed: Federation, levels: Vector, aggregator: Aggregator | None, watch: Callable[[Matrix, Matrix], None] | None
+) -> Vector:
+    """Return the quantiles of all columns of the first level, then those of the second, and so on."""
     least, most = keys(np.array([-np.inf, np.inf]))
     low, high = least[None], most[None]  # one interval for all columns: the first reply gives their number
     for number in fed.rounds(3 * PASS):
-        reached, shares = _reached(fed, low, high, level, aggregator)  # (d, parts + 1), from False to True
+        reached, shares = _reached(fed, low, high, levels, aggregator)  # (levels d, parts + 1), from False to True
         low, high = (np.broadcast_to(ends, len(reached)) for ends in (low, high))
         if watch is not None:
             watch(key_values(part_edges(low, high)), shares)
@@ -123,30 +146,39 @@ def quantiles(
 
 
 def _reached(
-    fed: Federation, low: Keys, high: Keys, level: float, aggregator: Aggregator | None
+    fed: Federation, low: Keys, high: Keys, levels: Vector, aggregator: Aggregator | None
 ) -> tuple[NDArray[np.bool_], Matrix]:
-    """Return whether a share of `level` of the rows is at most each edge (d, parts + 1), and that share."""
+    """Return whether a share of each level of the rows is at most each edge (levels d, parts + 1), and that share."""
     if aggregator is None:
         total = fed.sum(local_counts, low=low, high=high)
         if total["bad"]:
             raise InputError(f"X contains NaN or infinity in {total['bad']} values: fill or drop them first")
         if not total["n"]:
             raise InputError("the sites have no rows: there is no quantile")
-        return np.asarray(total["counts"] >= level * total["n"]), total["counts"] / total["n"]
+        counts, level = _by_level(total["counts"], len(low), levels)
+        return counts >= level * total["n"], counts / total["n"]
     replies = fed.ask(local_fractions, low=low, high=high)
     # Make a distribution of what a site sends: between 0 and 1, and rising.
     fractions = np.maximum.accumulate(np.clip(replies.stack("fractions"), 0.0, 1.0), axis=-1)
     combined = aggregator(fractions, believed(aggregator, replies.stack("n"))).value
-    shares = np.maximum.accumulate(combined, axis=-1)
-    return np.asarray(shares >= level - _ROUNDING), shares
+    shares, level = _by_level(np.maximum.accumulate(combined, axis=-1), len(low), levels)
+    return shares >= level - _ROUNDING, shares
+
+
+def _by_level(found: Matrix, intervals: int, levels: Vector) -> tuple[Matrix, Matrix]:
+    """Return a row for each level and column, and its level: the first reply has one row for each column."""
+    rows = np.tile(found, (len(levels), 1)) if intervals == 1 else np.asarray(found)
+    return rows, np.repeat(levels, len(rows) // len(levels))[:, None]
 
 
 def _sorted_columns(site: Site) -> tuple[Matrix, int]:
     """Return the site's columns (d, n), each sorted, and the number of values that are not finite."""
 
     def make() -> tuple[Matrix, int]:
-        rows = [np.zeros((0, n_columns(site))), *blocks(site)]
-        columns = np.ascontiguousarray(np.concatenate(rows).T)
+        columns, at = np.empty((n_columns(site), len(site))), 0
+        for X in blocks(site):
+            columns[:, at : at + len(X)] = X.T
+            at += len(X)
         columns.sort(axis=1)
         return columns, int(np.count_nonzero(~np.isfinite(columns)))
 
@@ -154,5 +186,16 @@ def _sorted_columns(site: Site) -> tuple[Matrix, int]:
 
 
 def _with_edges(columns: Matrix, low: Keys, high: Keys) -> Iterator[tuple[Vector, Vector]]:
-    """Yield each column with the edges of its parts."""
-    return zip(columns, np.broadcast_to(key_values(part_edges(low, high)), (len(columns), PARTS + 1)), strict=True)
+    """Yield each column with the edges of its parts, for one level after the other."""
+    edges = key_values(part_edges(low, high))
+    intervals = max(len(columns), len(edges))
+    rows = (columns[i % len(columns)] for i in range(intervals))
+    return zip(rows, np.broadcast_to(edges, (intervals, PARTS + 1)), strict=True)
+
+
+def _fitting_columns(site: Site, low: Keys, high: Keys) -> int:
+    """Return the number of columns; refuse intervals that are not one for all, or those of a few levels for each."""
+    d = n_columns(site)
+    if len(low) != len(high) or (len(low) != 1 and (len(low) % max(d, 1) or len(low) > _MOST_LEVELS * d)):
+        raise InputError(f"{len(low)} low and {len(high)} high ends of intervals do not fit {d} columns")
+    return d

@@ -44,12 +44,15 @@ def centre_score(X: Array, mean: Vector, scale: Vector | None, centers: Matrix, 
 
 
 def _nearest(Z: Matrix, centers: Matrix, growth: Vector, apart: Matrix, most: int) -> Matrix:
-    """Return the distances (n, most) to the nearest centres, the nearest of all one grown."""
+    """Return the distances (n, most) to the nearest centres, the nearest of all one grown; `apart` changes."""
     # One more than needed: the nearest centre may grow away. Distances are taken from differences, which do not cancel.
     some = min(most + 1, len(centers))
-    near = np.argpartition(apart, some - 1, axis=1)[:, :some]
+    near, rows = np.empty((len(Z), some), dtype=np.intp), np.arange(len(Z))
+    for i in range(some):  # faster than a partition
+        near[:, i] = apart.argmin(axis=1)
+        apart[rows, near[:, i]] = np.inf
     D = np.sqrt(np.square(Z[:, None, :] - centers[near]).sum(axis=2))
-    rows, own = np.arange(len(Z)), D.argmin(axis=1)
+    own = D.argmin(axis=1)
     D[rows, own] *= growth[near[rows, own]]
     D.sort(axis=1)
     return np.asarray(D[:, :most])

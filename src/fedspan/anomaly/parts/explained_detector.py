@@ -51,6 +51,8 @@ class ExplainedDetector(FedDetector):
 
     n_features_in_: int
     n_samples_: int
+    #: Whether all scores move when a model learns on, so that those counted before must move along.
+    _scores_shift = False
 
     #: After `recalibrate` with ``per_site``: minus the threshold of each site.
     site_offsets_: dict[str, float]
@@ -102,8 +104,11 @@ class ExplainedDetector(FedDetector):
                 self._keep_sums(fed)
             else:
                 self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
+                before = self._sketched(self._scored(fed)) if self._scores_shift else None
                 self._learn_on(fed, factor)
-            new = score_counts(self._training_scores(fed), self.sketch_edges_[None], self._of_new_shares())[0]
+            new = self._sketched(self._training_scores(fed))
+            if not first and before is not None:
+                new = self._shift_sketch(before, new)
             self.sketch_counts_ = self.sketch_counts_ + new
             if not first:
                 threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
@@ -169,6 +174,21 @@ class ExplainedDetector(FedDetector):
         edges = sketch_edges(-self.offset_)
         self.sketch_edges_ = edges[0]
         self.sketch_counts_ = usual_counts(self.score_levels_, edges, self.n_samples_ if rows is None else rows)
+
+    def _sketched(self, scored: Federation) -> Vector:
+        """Return the number (q + 1,) of scores between the edges of the sketch."""
+        return score_counts(scored, self.sketch_edges_[None], self._of_new_shares())[0]
+
+    def _shift_sketch(self, before: Vector, after: Vector) -> Vector:
+        """Move the edges by as much as the scores of new rows have moved; return their counts between these edges.
+
+        `before` and `after` count the same rows, by the model before it learned from them and after.
+        """
+        old = self.sketch_edges_
+        shift = quantile_between(old, after, self._level()) - quantile_between(old, before, self._level())
+        self.sketch_edges_ = old + shift
+        up_to = np.interp(self.sketch_edges_, old, np.cumsum(after)[:-1])
+        return np.diff(up_to, prepend=0.0, append=float(after.sum()))
 
     def _comparable(self) -> float:
         """Return how far scores so far are comparable with those that follow, from 0 to 1."""

@@ -47,12 +47,16 @@ def log_blocks(cells: Any, target: float, genes: NDArray[np.int64] | None = None
         yield found
 
 
+def refuse_unknown_genes(genes: Indices, wide: int) -> None:
+    """Refuse numbers of genes that a site does not have."""
+    if genes.size and not 0 <= genes.min() <= genes.max() < wide:
+        raise InputError(f"genes have numbers from 0 to {wide - 1} here, and a requested one is not among them")
+
+
 def kept_log_blocks(site: Site, target: float, genes: Indices) -> Iterator[Any]:
     """Yield the same of a site, which keeps what fits into memory."""
     cells = cells_of(site)
-    wide = cells.shape[1]
-    if genes.size and not 0 <= genes.min() <= genes.max() < wide:
-        raise InputError(f"genes have numbers from 0 to {wide - 1} here, and a requested one is not among them")
+    refuse_unknown_genes(genes, cells.shape[1])
     key = (target, genes.tobytes())
     known = site.last_of("log counts", key, dict[str, list[Any]])
     if "blocks" in known:

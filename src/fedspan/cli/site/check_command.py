@@ -13,6 +13,7 @@ from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import FedspanError
 from fedspan.federation.site.steps import installed_steps
 from fedspan.owner.audit_log import read_lines
+from fedspan.owner.owned_cells import CellRows
 from fedspan.owner.owned_site import Rows, data_problems, read_rows
 from fedspan.owner.rules import Rules
 from fedspan.owner.schema import kind_of
@@ -71,8 +72,12 @@ def check(file: Path, kit: Path | None) -> int:
     return problems.end()
 
 
-def _print_columns(site: SiteFile, rows: Rows, schema: dict[str, str]) -> None:
-    data, frame = site.data, rows.frame
+def _print_columns(site: SiteFile, rows: Rows | CellRows, schema: dict[str, str]) -> None:
+    data = site.data
+    if isinstance(rows, CellRows):
+        print_line(f"data: {len(rows):,} cells of {len(rows.features):,} genes of {data.source.label}")
+        return
+    frame = rows.frame
     where = "" if data.where is None else f" where {data.where.text}"
     print_line(f"data: {len(rows):,} rows of {data.source.label}{where}")
     parts: dict[str | None, str] = {data.label: " (label)", data.task: " (task)"}

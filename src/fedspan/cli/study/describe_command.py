@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fedspan.cli.console import print_line
 from fedspan.cli.study.study_file import DescribePlan, read_description
@@ -12,13 +14,32 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.progress import ProgressBar
 from fedspan.report.overview_page import write_overview
+from fedspan.statistics.describe.cross_counts import crosstab as crosstab_of
+from fedspan.statistics.describe.histograms import histogram as histogram_of
+from fedspan.statistics.describe.pair_statistics import correlation, covariance
 from fedspan.statistics.describe.table_overview import Overview, overview
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_LINES = 60
 
 
-def describe_study(study: Path, out: Path | None, kit: Path | None, by: str | None) -> int:
-    """Describe the tables of a study here, or those of the sites of a kit's federation, and write the page."""
+def describe_study(
+    study: Path,
+    out: Path | None,
+    kit: Path | None,
+    by: str | None,
+    crosstab: list[str] | None = None,
+    histogram: str | None = None,
+    pairs: str | None = None,
+) -> int:
+    """Describe the tables of a study here, or those of the sites of a kit's federation, and write the page.
+
+    `crosstab` (two columns), `histogram` (a column) and `pairs` (a method) print one table instead.
+    """
+    if sum(one is not None for one in (crosstab, histogram, pairs)) > 1:
+        raise InputError("--crosstab, --histogram and --pairs are one table each: choose one of them")
     plan = read_description(study, at_sites=kit is not None)
     page = out or study.with_suffix(".describe.html")
     if not page.parent.is_dir():
@@ -26,13 +47,45 @@ def describe_study(study: Path, out: Path | None, kit: Path | None, by: str | No
     tables = [] if kit is not None else read_tables(plan.data, text=True)
     for line in words_in_words(tables):
         print_line(line)
+    by = by if by is not None else plan.by
     with _opened(plan, tables, kit) as fed:
         fed.observe(ProgressBar())
-        found = overview(fed, by if by is not None else plan.by, **plan.settings)
-    _print(found)
-    settings = {"study": str(study), "seed": str(plan.seed), "by": found.description.by or "no groups"}
-    print_line(f"page: {write_overview(page, found, title=f'{study.stem}: a first look', settings=settings)}")
+        frame = _one_table(fed, plan.settings, by, crosstab, histogram, pairs)
+        found = overview(fed, by, **plan.settings) if frame is None else None
+    if frame is not None:
+        print(frame.to_string(na_rep="", float_format=_shown))
+        if out is not None:
+            frame.to_csv(out)
+            print_line(f"table: {out}")
+    if found is not None:
+        _print(found)
+        settings = {"study": str(study), "seed": str(plan.seed), "by": found.description.by or "no groups"}
+        print_line(f"page: {write_overview(page, found, title=f'{study.stem}: a first look', settings=settings)}")
     return 0
+
+
+def _one_table(
+    fed: Federation,
+    settings: dict[str, Any],
+    by: str | None,
+    crosstab: list[str] | None,
+    histogram: str | None,
+    pairs: str | None,
+) -> pd.DataFrame | None:
+    """Return the table that was named instead of the page, if one was."""
+    least = {key: settings[key] for key in ("least_set",) if key in settings}
+    names = {key: settings[key] for key in ("categories",) if key in settings}
+    if crosstab is not None:
+        counted = crosstab_of(fed, crosstab[0], crosstab[1], **least, **names)
+        if not math.isnan(counted.test.p):
+            print_line(f"chi-square {counted.test.statistic:.4g}, p = {counted.test.p:.3g}")
+        return counted.to_frame(margins=True)
+    if histogram is not None:
+        bins = {key: settings[key] for key in ("bins",) if key in settings}
+        return histogram_of(fed, histogram, by=by, **bins, **least, **names).to_frame()
+    if pairs == "covariance":
+        return covariance(fed, **least).to_frame()
+    return None if pairs is None else correlation(fed, method=pairs, **least).to_frame()
 
 
 def _opened(plan: DescribePlan, tables: list[SiteTable], kit: Path | None) -> Federation:
@@ -54,5 +107,10 @@ def _print(found: Overview) -> None:
         differing = found.differences.differing()
         for site, columns in differing.items():
             print_line(f"site {site} differs from the rest in {', '.join(columns[:8])}")
+        left_out = found.differences.not_compared
+        if left_out:
+            print_line(
+                f"{left_out} of {len(found.differences.sites)} sites not compared: counts of few rows would show"
+            )
         if not differing:
             print_line("no site differs from the rest")

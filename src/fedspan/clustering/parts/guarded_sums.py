@@ -115,7 +115,8 @@ class GuardedSums:
         moved[known >= 0] = self.means[known[known >= 0]]
         if wanted.any():
             least = self.least_rows
-            means, summed, spread[wanted] = means_of(self.fed, local_guarded_means, C, wanted, least, given=self.given)
+            found = means_of(self.fed, local_guarded_means, C, wanted, least, given=self.given)
+            means, summed, spread[wanted], _ = found
             moved[wanted] = means
             self.sets = np.concatenate([self.sets, now[wanted.ravel()]])
             self.sizes = np.concatenate([self.sizes, summed])

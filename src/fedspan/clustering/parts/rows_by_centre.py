@@ -14,7 +14,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
-from fedspan.federation.site.parameters import ArrayOf, Matrix, Stack
+from fedspan.federation.site.parameters import ArrayOf, Count, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
 from fedspan.sums.moments import typical_rows
 from fedspan.sums.plausible_totals import whole
@@ -29,12 +29,14 @@ Wanted = Annotated[NDArray[np.bool_], ArrayOf("flag", 2)]
 
 #: Sites keep rows as the transforms show them up to this size; they make larger ones again for every call.
 _KEPT_BYTES = 2**30
-_BLOCK_BYTES = 2**23
+_BLOCK_BYTES = 2**20
+#: Labels that are remembered, at most.
+_LABEL_BYTES = 2**28
 
 
-def of_centres(site: Site, *, centres: Array, **_: Any) -> int:
+def of_centres(site: Site, *, centres: Array, every: int = 1, **_: Any) -> int:
     """Return the mean number of rows per centre: the smallest cluster has at most that."""
-    return len(site) // max(1, int(centres.shape[-2]))
+    return len(site) // every // max(1, int(centres.shape[-2]))
 
 
 @step("clustering.cluster_counts", reveals="sums", fewest=of_centres, fewest_in_sums=False, weighted=True)
@@ -56,16 +58,19 @@ def local_counts(site: Site, centres: Stack, weighted: bool = False) -> dict[str
 
 
 @step("clustering.cluster_means", reveals="sums", fewest=of_centres, fewest_in_sums=False, weighted=True)
-def local_means(site: Site, centres: Stack, wanted: Wanted, weighted: bool = False) -> dict[str, Any]:
+def local_means(site: Site, centres: Stack, wanted: Wanted, weighted: bool = False, every: Count = 1) -> dict[str, Any]:
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
 
-    With `weighted` a row counts as often as its weight states, and the numbers are sums of weights.
+    With `weighted` a row counts as often as its weight states, and the numbers are sums of weights. With `every` above
+    1 they are about a sample: one row of each stretch of so many.
     """
     b, k, d = centres.shape
     weights, at = row_weights(site, weighted), 0
+    if every > 1 and weights is not None:
+        weights = weights[_sampled(len(site), every)]
     counts = np.zeros(b * k, dtype=np.float64 if weighted else np.int64)
     sums, spread = np.zeros((b * k, d)), np.zeros(b * k)
-    for X, labels in labelled(site, centres):
+    for X, labels in labelled(site, centres) if every == 1 else _labelled_sample(site, centres, every):
         cells = (labels + k * np.arange(b)).ravel()
         rows = np.repeat(np.arange(len(X)), b)
         times = np.ones(len(cells)) if weights is None else np.repeat(weights[at : at + len(X)], b)
@@ -88,15 +93,19 @@ def row_weights(site: Site, weighted: bool) -> NDArray[np.float64] | None:
 def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], Labels]]:
     """Yield blocks of rows with the numbers of their closest centres; never more than a block's distances at once.
 
-    The site remembers the labels of the last centres, which all steps of a round need.
+    The site remembers the labels of the last centres, which all steps of a round need, unless they are very many.
     """
+    b = len(centres)
+    if 4 * len(site) * b > _LABEL_BYTES:
+        for X in _blocks(site, _rows_of_block(centres)):
+            yield X, closest(X, centres)
+        return
     memory: dict[bytes, Labels] = site.cached("closest centres", dict)
-    b, k, d = centres.shape
     key = centres.tobytes()
     known = memory.get(key)
     labels = np.empty((len(site), b), dtype=np.int32) if known is None else known
     at = 0
-    for X in _blocks(site, max(16, _BLOCK_BYTES // (8 * max(d, b * k)))):
+    for X in _blocks(site, _rows_of_block(centres)):
         part = slice(at, at + len(X))
         if known is None:
             labels[part] = closest(X, centres)
@@ -104,6 +113,33 @@ def labelled(site: Site, centres: Array) -> Iterator[tuple[NDArray[np.float64], 
         at = part.stop
     memory.clear()
     memory[key] = labels
+
+
+def _rows_of_block(centres: Array) -> int:
+    b, k, d = map(int, centres.shape)
+    return max(16, _BLOCK_BYTES // (8 * max(d, b * k)))
+
+
+def _labelled_sample(site: Site, centres: Array, every: int) -> Iterator[tuple[NDArray[np.float64], Labels]]:
+    """Yield blocks of a sample of the rows with the numbers of their closest centres; the site keeps the sample."""
+
+    def make() -> NDArray[np.float64]:
+        chosen, parts, at = _sampled(len(site), every), [np.empty((0, centres.shape[2]))], 0
+        for X in _blocks(site, _rows_of_block(centres)):
+            parts.append(X[chosen[slice(*np.searchsorted(chosen, [at, at + len(X)]))] - at])
+            at += len(X)
+        return np.concatenate(parts)
+
+    sample, rows = site.last_of("sample of rows", every, make), _rows_of_block(centres)
+    for start in range(0, len(sample), rows):
+        yield sample[start : start + rows], closest(sample[start : start + rows], centres)
+
+
+def _sampled(n: int, every: int) -> NDArray[np.int64]:
+    """Return the numbers of the rows of a sample, rising: one of each stretch of `every`, always the same ones."""
+    starts = np.arange(0, n, every)
+    places = np.random.default_rng(every).random(len(starts))
+    return np.asarray(starts + (places * np.minimum(every, n - starts)).astype(np.int64))
 
 
 def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:
@@ -142,8 +178,10 @@ class Moved:
 
 def means_of(
     seen: Federation, run: Callable[..., Any], C: Array, wanted: NDArray[np.bool_], least_rows: int, **payload: Any
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     """Return the means, numbers and squared distances of the rows of the `wanted` centres (b, k), each about its mean.
+
+    The last result is the squared distances from the centres as they were.
 
     A centre with fewer rows than `least_rows` stays: a site may answer the counts and miss the sums.
     """
@@ -155,7 +193,7 @@ def means_of(
     moved = np.where(enough_rows(counts, least_rows)[:, None], means, C[wanted])
     # About the new centre: less by the number of rows times the square of the move.
     shift = np.vecdot(moved - C[wanted], moved - C[wanted])
-    return moved, counts, np.maximum(total["spread"] - counts * shift, 0.0)
+    return moved, counts, np.maximum(total["spread"] - counts * shift, 0.0), total["spread"]
 
 
 def enough_rows(counts: Array, least_rows: int) -> NDArray[np.bool_]:

@@ -84,14 +84,25 @@ class CellTable:
         return _Chosen(self)
 
     def copy(self, deep: bool = False) -> CellTable:
-        """Return this table; a deep copy is in memory."""
-        if not deep:
+        """Return this table; a deep copy of cells in memory is their own."""
+        if not deep or isinstance(self.data, _CellFile):  # what a file holds can't be written from here
             return self.chosen(slice(None))
         from anndata import AnnData
 
         counts = self._read(slice(0, len(self)))
         obs = self.data.obs.iloc[self._rows]
         return CellTable(AnnData(counts, obs=obs.copy(), var=self.data.var.loc[self.columns].copy()))
+
+    def invented(self, scale: float) -> CellTable:
+        """Return made-up cells of the same shape, each with one count; what is known of them is ``"0"``."""
+        import pandas as pd
+        from anndata import AnnData
+        from scipy.sparse import csr_matrix
+
+        n, genes = self.shape
+        counts = csr_matrix((np.full(n, scale), (np.arange(n), np.arange(n) % genes)), shape=(n, genes))
+        obs = pd.DataFrame("0", index=[str(i) for i in range(n)], columns=self.data.obs.columns)
+        return CellTable(AnnData(counts, obs=obs, var=pd.DataFrame(index=self.columns)))
 
     def to_numpy(self, dtype: Any = None, na_value: Any = None) -> NDArray[Any]:
         """Return all values as a dense array."""
@@ -214,3 +225,23 @@ def _runs(rows: Any) -> list[tuple[int, int]]:
         return []
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, breaks)]
+
+
+def categories(values: NDArray[np.str_], names: Sequence[str]) -> Any:
+    """Return values as pandas' categories, in the order of `names`."""
+    import pandas as pd
+
+    plain: Any = np.array(names, dtype=object)
+    return pd.Categorical(values.astype(object), categories=pd.Index(plain, dtype="object"))
+
+
+def make_writable(adata: Any) -> None:
+    """Make texts of ``obs`` and ``var`` plain objects: anndata 0.12 can't write the strings of pandas 3."""
+    import pandas as pd
+
+    adata.strings_to_categoricals()
+    for frame in (adata.obs, adata.var):
+        frame.index = frame.index.astype(object)
+        for name, column in frame.items():
+            if isinstance(column.dtype, pd.CategoricalDtype) and pd.api.types.is_string_dtype(column.cat.categories):
+                frame[name] = column.cat.rename_categories(column.cat.categories.astype(object))

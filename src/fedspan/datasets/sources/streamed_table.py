@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Rows that are read at once, at most: about 2 million cells.
 _READ_CELLS = 2**21
+#: Rows that are read at once, at least, where blocks are smaller and cells not too many.
+_READ_ROWS = 2**14
 _CHOOSE = "choose others with columns=[...], or read text with text=True for FedTabularEncoder"
 
 
@@ -63,7 +65,7 @@ class _Table(RowStream):
         """Yield blocks of at most `rows` rows."""
         d = self.shape[1]
         at_once = max(1, min(_READ_CELLS // max(1, d), 2**16))
-        for batch in self._batches(max(min(rows, at_once), min(at_once, 1024))):
+        for batch in self._batches(max(min(rows, at_once), min(at_once, _READ_ROWS))):
             for start in range(0, len(batch), rows):
                 yield batch[start : start + rows]
 

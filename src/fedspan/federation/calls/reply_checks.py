@@ -30,11 +30,11 @@ _STACKED_BYTES = 2**22
 
 def check_replies(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Collected:
     """Check every reply against the policy and against the others; sort them in name order."""
-    found = _all_alike(call, outcomes, policy)
+    found = all_alike(call, outcomes, policy)
     return found if found is not None else _one_by_one(call, outcomes, policy)
 
 
-def _all_alike(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Collected | None:
+def all_alike(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> Collected | None:
     """Return the replies if all of them came, are alike, and keep to the policy: the usual case, checked at once.
 
     ``None``: something is unusual, and each reply must be checked by itself.
@@ -90,23 +90,23 @@ def _one_by_one(call: Call, outcomes: Mapping[str, Outcome], policy: Policy) -> 
     """Check each reply by itself."""
     found, sizes = Collected(), {}
     first: Message | None = None  # most replies have the layout of the first one, and so its size
-    first_size, all_alike = 0, True
+    first_size, every_one_alike = 0, True
     for name in call.to:
         outcome = outcomes.get(name) or Failure(FailureKind.NO_REPLY)
         reply = _checked(call, outcome, policy) if isinstance(outcome, Delivery) else outcome
         if not isinstance(reply, Failure):
-            alike = first is not None and _alike(reply, first)
+            alike = first is not None and alike_in_form(reply, first)
             size = first_size if alike else encoded_size(reply)
             if size <= policy.max_bytes:
                 if first is None:
                     first, first_size = reply, size
-                all_alike &= alike or reply is first
+                every_one_alike &= alike or reply is first
                 found.replies[name], sizes[name] = reply, size
                 continue
             detail = f"the reply has {size} bytes, more than the {policy.max_bytes} allowed"
             reply = Failure(FailureKind.OVERSIZE, detail)
         found.failed[name] = reply
-    if not all_alike:
+    if not every_one_alike:
         for name, failure in misshapen(call, found.replies, outcomes).items():
             del found.replies[name], sizes[name]
             found.failed[name] = failure
@@ -171,7 +171,7 @@ def misshapen(call: Call, ok: Mapping[str, Message], outcomes: Mapping[str, Outc
     }
 
 
-def _alike(a: Message, b: Message) -> bool:
+def alike_in_form(a: Message, b: Message) -> bool:
     """Return whether two replies have the same keys, types, shapes and size."""
     if a.keys() != b.keys():
         return False

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 
@@ -42,3 +45,27 @@ class RowStream(ABC):
     def column(self, name: str) -> tuple[RowStream, NDArray[Any]]:
         """Return the stream without one of its columns, and the values of that column."""
         raise NotImplementedError
+
+
+class SpooledRows:
+    """A few numbers for each row of a stream, such as scores, in a temporary file that has no name.
+
+    Passes over them read the file instead of the stream. It is in the folder for temporary files (``TMPDIR``), only
+    this process can open it, and it ends with the process at the latest.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], columns: int) -> None:
+        self._dtype, self._columns = dtype, columns
+        self._file = tempfile.TemporaryFile(prefix="fedspan-", buffering=0)  # noqa: SIM115
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Write rows (n, columns) after those before."""
+        left = memoryview(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
+        while left:
+            left = left[self._file.write(left) :]
+
+    def rows(self, start: int, count: int) -> NDArray[Any]:
+        """Return `count` rows from `start` on."""
+        size = self._dtype.itemsize * self._columns
+        found = os.pread(self._file.fileno(), count * size, start * size)
+        return np.frombuffer(found, dtype=self._dtype).reshape(-1, self._columns)

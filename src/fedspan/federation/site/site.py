@@ -15,7 +15,7 @@ import numpy as np
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.noise_query import SiteLedger
-from fedspan.federation.site.row_stream import RowStream
+from fedspan.federation.site.row_stream import RowStream, SpooledRows
 from fedspan.federation.site.site_data import (
     Array,
     Diagonal,
@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 #: What a transform makes of all rows of a streamed table is kept up to this size, read in blocks of this many rows.
 _KEPT_BYTES, _STREAMED_ROWS = 2**28, 2**14
+#: A transform that makes at most as many columns of twice as many, or more, is applied to streamed rows once.
+_FEW_COLUMNS = 4
 #: Deviation of a share of the noise, in steps of a secure sum's resolution, from which rounding each part leaves the
 #: distribution of their sum unchanged for all purposes.
 _LEAST_STEPS = 1024
@@ -254,15 +256,51 @@ class Site:
         assert data.stream is not None
         columns = (data.y, data.task, data.sample_weight)
         kept = data.computed.get("") if data.transform is not None else None
-        blocks = data.stream.batches(rows) if kept is None else (kept[i : i + rows] for i in range(0, len(kept), rows))
-        for block in blocks:
-            X = block if data.transform is None or kept is not None else data.transform(block)
-            part = slice(at, at + len(block))
-            at += len(block)
+        spooled = self._spooled_rows(data.transform) if kept is None and data.transform is not None else None
+        blocks: Iterator[Array]
+        if spooled is not None:
+            blocks = (spooled.rows(i, rows) for i in range(0, len(self), rows))
+        elif kept is not None:
+            blocks = (kept[i : i + rows] for i in range(0, len(kept), rows))
+        else:
+            blocks = (
+                data.stream.batches(rows) if data.transform is None else map(data.transform, data.stream.batches(rows))
+            )
+        for X in blocks:
+            part = slice(at, at + len(X))
+            at += len(X)
             yield RowBatch(X, *(None if column is None else column[part] for column in columns))
-        if at != len(self):
+        self._same_number(at)
+
+    def _spooled_rows(self, transform: Callable[[Any], Array]) -> SpooledRows | None:
+        """Return what a transform makes of all rows of a streamed table, if it makes few numbers of many.
+
+        Such numbers, scores say, take longer to make than to read again.
+        """
+        stream, few = self._data.stream, self.no_rows()
+        if (
+            few.ndim != 2
+            or few.dtype.kind != "f"
+            or not 0 < few.shape[1] <= min(_FEW_COLUMNS, self._data.shape[1] // 2)
+        ):
+            return None
+
+        def make() -> SpooledRows:
+            assert stream is not None
+            spooled, at = SpooledRows(few.dtype, few.shape[1]), 0
+            for block in stream.batches(_STREAMED_ROWS):
+                spooled.append(transform(block))
+                at += len(block)
+            self._same_number(at)
+            return spooled
+
+        return self.cached("few columns", make)
+
+    def _same_number(self, found: int) -> None:
+        stream = self._data.stream
+        if stream is not None and found != len(self):
             raise InputError(
-                f"{data.stream.label} gave {at} rows to site {self.name!r}, and had {len(self)} before: it has changed"
+                f"{stream.label} gave {found} rows to site {self.name!r}, and had {len(self)} before: it has changed"
             )
 
     def _kept_rows(self, transform: Callable[[Any], Array]) -> Array:

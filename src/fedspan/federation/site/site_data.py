@@ -168,6 +168,8 @@ class SiteData:
         data._digest, data._rewritable, data.stream = [], False, None
         if self.stream is not None:
             data.X = invented_values(np.dtype(np.float64), self.shape, scale)
+        elif hasattr(self.frame, "invented"):
+            data.frame = self.frame.invented(scale)
         elif self.frame is not None:
             vars(data).pop("X", None)
             data.frame = self.frame.copy()

@@ -197,12 +197,15 @@ class SiteHost:
         return len(site)
 
     def given_before(self, call: Call, run: RunState | None = None) -> Delivery | None:
-        """Return the reply that the very same call got before, if it is repeated."""
+        """Return the reply that the very same call got before, if it is repeated.
+
+        A reply that the coordinator added up at once, in this process, is made again.
+        """
         run = run or self._run(call.run)
         if call.number == run.pending_number:
             query = call.query(self.site.name)
             for before, given in run.pending:
-                if before.query(self.site.name) == query:
+                if given.reply is not None and before.query(self.site.name) == query:
                     return given
         return None
 

@@ -98,12 +98,14 @@ def rows_pull(
     """
     here = device_here(device or None)
     landmarks = to_device(Y, here)
-    pull: Matrix | None = None
+    pull: Array | None = None
     total = 0.0
+    # Of rows that are kept there is one block: its sum leaves the device as it is sent.
+    single = Y.dtype == np.float32 and here is not None and within == np.inf
     for X, norms in rows_and_norms(site, here, None if within == np.inf else Y.dtype, viewed=viewed):
         near = None if within == np.inf else norms <= within**2
         if near is None or near.all():
-            more, kernel = kernel_pull(X, landmarks, gamma, norms)
+            more, kernel = kernel_pull(X, landmarks, gamma, norms, single=single and len(X) == len(site))
         else:
             more, kernel = kernel_pull(X[near], landmarks, gamma)
         pull = more if pull is None else pull + more

@@ -10,6 +10,7 @@ precision.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,19 +37,28 @@ def squared_norms(X: Array) -> Array:
 
 def squared_distances(X: Array, Y: Array, norms: Array | None = None) -> Array:
     """Return ``||x_i - y_j||^2`` (n, n_y), never negative, in the precision of X; `norms` are those of X's rows."""
-    D: Array = X @ Y.T
-    D *= -2
-    D += (squared_norms(X) if norms is None else norms)[:, None]
+    own = squared_norms(X) if norms is None else norms
+    if isinstance(X, np.ndarray):
+        D: Array = X @ Y.T
+        D *= -2
+        D += own[:, None]
+        D += squared_norms(Y)
+        return np.maximum(D, 0, out=D)
+    D = X @ (-2 * Y).T  # on a card each pass over all distances counts
+    D += own[:, None]
     D += squared_norms(Y)
-    return np.maximum(D, 0, out=D) if isinstance(D, np.ndarray) else namespace(D).clip(D, min=0)
+    return namespace(D).clip(D, min=0)
 
 
-def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) -> tuple[Matrix, float]:
+def kernel_pull(
+    X: Array, Y: Array, gamma: float, norms: Array | None = None, *, single: bool = False
+) -> tuple[NDArray[Any], float]:
     """Return the pull of the rows of X on the landmarks Y, and the sum of the kernel.
 
     The pull is ``A_j = sum_i k(x_i, y_j) (x_i - y_j)`` (n_y, m); the gradient of the sum is ``2 gamma A``. Products are
     in the precision of X (n, m), float32 or float64, and on its device, where Y (n_y, m) must be. `norms` are
-    ``||x_i||^2`` (n,), if known. O(n n_y m) time, `BLOCK_ROWS` times n_y memory beyond the result.
+    ``||x_i||^2`` (n,), if known. The pull is summed in double precision, and returned so unless `single`.
+    O(n n_y m) time, `BLOCK_ROWS` times n_y memory beyond the result.
     """
     xp = namespace(X)
     Y = xp.asarray(Y, dtype=X.dtype)
@@ -62,7 +72,7 @@ def kernel_pull(X: Array, Y: Array, gamma: float, norms: Array | None = None) ->
         pull += K.T @ X[part]
         mass += _column_sums(K)
     pull -= mass[:, None] * Y
-    return to_numpy(pull), float(xp.sum(mass))
+    return to_numpy(xp.asarray(pull, dtype=xp.float32) if single else pull), float(xp.sum(mass))
 
 
 def _column_sums(K: Array) -> Array:

@@ -60,7 +60,8 @@ class _Orthonormal:
     @staticmethod
     def check(name: str, value: object) -> NDArray[np.float64]:
         axes = ArrayOf("float", 2, least=-1.001, most=1.001).check(name, value)
-        if np.abs(axes @ axes.T - np.eye(len(axes))).max(initial=0.0) > 1e-6:
+        # More rows than columns are never orthogonal, and their products would take far more memory than they do.
+        if len(axes) > axes.shape[1] or np.abs(axes @ axes.T - np.eye(len(axes))).max(initial=0.0) > 1e-6:
             raise MessageError(f"{name} must be rows of unit length, orthogonal to each other")
         return axes
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.aggregation.copied_values import first_of_copies
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Total
@@ -122,7 +123,8 @@ def _combined_changes(
 ) -> Moved:
     """Combine the `change` of every cluster's sites; a site counts in a cluster by its reported `part`.
 
-    The parts of a site are 1 in all, so that a malicious site counts no more than an honest one. A rule for
+    The parts of a site are 1 in all, so that a malicious site counts no more than an honest one, and copies of one
+    change count once. A rule for
     more malicious sites than a cluster can tolerate expects fewer there. A cluster that it still refuses, because it
     has too few sites, keeps its model for now.
     """
@@ -138,6 +140,9 @@ def _combined_changes(
         if not there.size:
             continue
         values = change[there] if change.ndim == 2 else change[there, j]
+        if known is None:  # malicious sites that repeat one change have one vote
+            own = first_of_copies(values)
+            there, values = there[own], values[own]
         try:
             rule = within_a_group(aggregator, there.size, len(federation.sites))
             combined = rule(values, part[there, j] * (1.0 if known is None else known[there]))

@@ -1,4 +1,4 @@
-"""Pictures of regressions: coefficients with their intervals."""
+"""Pictures of regressions: coefficients with their intervals, and residuals."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.report.charts.count_bars import count_bars
 from fedspan.report.charts.forest_chart import forest_chart
-from fedspan.report.markup import percent
+from fedspan.report.markup import number, percent
 from fedspan.report.models.picture import Matrix, Names, Picture, picture, shown_names
 
 MOST_ROWS = 30
@@ -36,6 +37,28 @@ def coefficients_by_class(model: Any, names: Names, ends: Matrix) -> Picture | N
     pairs = ends[:, -coef.shape[1] :].reshape(-1, 2)
     rows = [(float(b), float(pair[0]), float(pair[1])) for b, pair in zip(coef.ravel(), pairs, strict=True)]
     return _picture(model, f"Coefficients relative to {classes[0]}", own, rows)
+
+
+@picture(residual_edges_=1, residual_counts_=1)
+def residuals(model: Any, names: Names, edges: Matrix, counts: Matrix) -> Picture:
+    """Draw the numbers of residuals between edges."""
+    ends = (float(counts[0]), float(counts[-1]))
+    chart = count_bars(edges, counts[1:-1], ends, label="numbers of residuals", x_label="residual, in deviations")
+    remark = "Pearson's residuals. Grey bars are those beyond the edges, orange dashes are suppressed counts."
+    return Picture("Residuals", chart, remark)
+
+
+@picture(residual_means_=2)
+def residuals_along(model: Any, names: Names, means: Matrix) -> Picture | None:
+    """Draw the mean residual by bin of the linear predictor, with twice its standard error."""
+    known = means[np.isfinite(means).all(axis=1)]
+    if not len(known):
+        return None
+    rows = [(float(m), float(m - 2 * e), float(m + 2 * e)) for _, m, e in known]
+    places = [number(float(at), 3) for at in known[:, 0]]
+    chart = forest_chart(places, rows, label="mean residuals along the linear predictor", at=0.0)
+    remark = "Means, with twice their standard errors, by bin of the linear predictor. Right models have them around 0."
+    return Picture("Residuals along the predictor", chart, remark)
 
 
 def _picture(model: Any, title: str, names: list[str], rows: list[tuple[float, float, float]]) -> Picture:

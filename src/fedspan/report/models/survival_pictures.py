@@ -35,6 +35,8 @@ def curves(model: Any, names: Names, times: Matrix, survival: Matrix) -> Picture
     remark = "; ".join(
         f"{name}: {_median(float(m))}" for name, m in list(zip(groups, medians, strict=True))[:MOST_CURVES]
     )
+    p = float(getattr(model, "log_rank_p_value_", np.nan))
+    remark += f" Log-rank test: p = {number(p, 3)}." if np.isfinite(p) else ""
     remark += f" The first {MOST_CURVES} of {len(groups)} groups are shown." if len(groups) > MOST_CURVES else ""
     return Picture("Survival by group", _chart(lines), remark, [(k, name) for k, (name, _) in enumerate(shown)])
 

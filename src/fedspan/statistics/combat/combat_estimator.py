@@ -16,7 +16,7 @@ from fedspan.checks import frames_inside, real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.combat.site_adjustment import adjusted, adjusted_site, site_adjustment
-from fedspan.statistics.survival.kaplan_meier import column_number
+from fedspan.statistics.survival.event_counts import column_number
 from fedspan.sums.moments import refuse_bad_values
 
 Array = NDArray[Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -126,8 +127,8 @@ class Description(ShownFrame):
     def table_one(self) -> pd.DataFrame:
         """Return a "Table 1": as text, for each column and name its mean and deviation, or count and share, by group.
 
-        With groups there are p values of the tests, and the largest standardised difference ("SMD"). Suppressed cells
-        are empty.
+        With groups there are p values of the tests, and the largest standardised difference ("SMD"), in columns that
+        are put in brackets where a group has their name. Suppressed cells are empty.
         """
         import pandas as pd
 
@@ -164,7 +165,7 @@ class Description(ShownFrame):
             lines, index=pd.MultiIndex.from_tuples(index, names=["column", "of"]), columns=[ALL, *self.groups]
         )
         if self.by:
-            frame[["test", "p", "SMD"]] = ends
+            frame[apart_from(("test", "p", "SMD"), self.groups)] = ends
         return frame
 
     def _repr_html_(self) -> str:
@@ -177,6 +178,15 @@ class Description(ShownFrame):
             return None, math.nan
         best = int(np.nanargmax(found.counts[g, :-2]))
         return found.names[best], float(found.counts[g, best])
+
+
+def apart_from(names: Sequence[str], groups: Sequence[str]) -> list[str]:
+    """Return names of columns, in brackets where a group has the same name.
+
+    >>> apart_from(("test", "p"), ("control", "test"))
+    ['(test)', 'p']
+    """
+    return [f"({name})" if name in groups else name for name in names]
 
 
 def _ends(found: GroupDifference | None) -> list[str]:

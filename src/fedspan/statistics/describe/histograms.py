@@ -18,7 +18,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.statistics.describe.description import ALL
+from fedspan.statistics.describe.description import ALL, apart_from
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_bins
 from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.parts.group_counts import bin_counts
@@ -67,8 +67,10 @@ class Histogram(ShownFrame):
         edges = np.r_[-np.inf, self.edges, np.inf]
         counts = np.column_stack([self.below, self.counts, self.above]).T
         frame = pd.DataFrame(counts, columns=[ALL, *self.groups])
-        frame.insert(0, "from", edges[:-1])
-        frame.insert(1, "to", edges[1:])
+        for at, (name, ends) in enumerate(
+            zip(apart_from(("from", "to"), self.groups), (edges[:-1], edges[1:]), strict=True)
+        ):
+            frame.insert(at, name, ends)
         return frame
 
     def suppressed(self) -> Histogram:
@@ -155,7 +157,8 @@ def histograms_of(
     else:
         ends = group_quantiles(seen, columns=at, levels=_ENDS, grouping=Grouping())[:, 0]
         edges = [round_edges(float(low), float(high), int(bins)) for low, high in ends.T]
-        edges = [own if len(own) > 1 else np.r_[own, own] for own in edges]
+        # A column of one value has a bin of this value, one without values any.
+        edges = [own if len(own) > 1 else np.r_[own, own] if len(own) else np.array([0.0, 1.0]) for own in edges]
     # The last bin includes its upper edge.
     closed = [np.r_[own[:-1], np.nextafter(own[-1:], math.inf)] for own in edges]
     counted = bin_counts(seen, columns=at, edges=closed, grouping=grouping)

@@ -110,6 +110,11 @@ class SiteDifferences(ShownFrame):
         names = ["site", "column", "of", "effect", "statistic", "p", "corrected"]
         return pd.DataFrame([[getattr(test, name) for name in names] for test in self.tests], columns=names)
 
+    @property
+    def not_compared(self) -> int:
+        """The number of sites without a test: they have few rows, or their tests would show those of others."""
+        return len(self.sites) - len({test.site for test in self.tests})
+
     def differing(self, level: float = 0.05) -> dict[str, tuple[str, ...]]:
         """Return the sites with corrected p values below `level`, and the columns in which they differ."""
         real_number("level", level, above=0, below=1)

@@ -52,6 +52,8 @@ class FedLinearRegression(RegressorMixin, FedRegression):
     privacy : GaussianMoments, optional
         Noise on the sums, charged to the sites' ledgers. Its bounds are those of the columns and, last, of the target.
         Standard errors allow for the noise. Not with offset, site_effect, robust standard errors or missing="drop".
+    residuals : bool, default=False
+        Also count residuals, in two more calls: for the report, and `residual_counts_`.
     random_state, verbose : int, optional
         Nothing is random without privacy; 1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -72,6 +74,10 @@ class FedLinearRegression(RegressorMixin, FedRegression):
     dependent_columns_ : array of int
         Among the coefficients, whose names `coefficient_names` returns.
     categories_ : tuple of tuples of str
+    residual_counts_, residual_edges_ : array
+        With `residuals`: numbers of Pearson's residuals below, between and above the edges; NaN where they are few.
+    residual_means_ : array (bins, 3)
+        By bin of the linear predictor: its mean, that of the residuals, and its standard error.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -101,6 +107,7 @@ class FedLinearRegression(RegressorMixin, FedRegression):
         confidence: float = 0.95,
         missing: str = "refuse",
         privacy: GaussianMoments | None = None,
+        residuals: bool = False,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -114,6 +121,7 @@ class FedLinearRegression(RegressorMixin, FedRegression):
         self.confidence = confidence
         self.missing = missing
         self.privacy = privacy
+        self.residuals = residuals
         self.random_state = random_state
         self.verbose = verbose
 
@@ -139,12 +147,16 @@ class FedLinearRegression(RegressorMixin, FedRegression):
                 "site_effect": None,
                 "cov_type": "nonrobust",
                 "missing": "refuse",
+                "residuals": False,
             }
             for name, plain in apart.items():
                 if getattr(self, name) != plain:
                     raise InputError(
                         f"{name}={getattr(self, name)!r} does not go with privacy=..., which has noise in sums"
                     )
+
+    def _family(self) -> tuple[str, Array]:
+        return "gaussian", np.zeros(0)
 
     def _learn(self, fed: Federation, offset: int) -> None:
         if self.privacy is not None:

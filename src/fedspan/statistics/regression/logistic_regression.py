@@ -47,13 +47,16 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     site_effect : {None, "fixed"}, default=None
         An intercept of each site, relative to the first site. It needs the sums of columns of each site.
     cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
-        Standard errors: of the model, or sandwich ones as statsmodels names them; "cluster" takes sites as clusters.
+        Standard errors: of the model, or sandwich ones; "HC1" has the factor n / (n - p), as in R's sandwich, and
+        "cluster" takes sites as clusters.
     confidence : float, default=0.95
         Of the intervals.
     missing : {"refuse", "drop"}, default="refuse"
         What happens to rows with missing values.
     max_rounds : int, default=25
         Of Newton's method, which usually takes five to eight.
+    residuals : bool, default=False
+        Also count residuals, in two more calls: for the report, and `residual_counts_`. Two classes only.
     random_state, verbose : int, optional
         Nothing is random; 1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -74,6 +77,10 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     separated_columns_, dependent_columns_ : array of int
         Columns that predict some targets exactly, and those that depend on others; a warning names them.
     site_effects_, site_effects_bse_ : array (sites,)
+    residual_counts_, residual_edges_ : array
+        With `residuals`: numbers of Pearson's residuals below, between and above the edges; NaN where they are few.
+    residual_means_ : array (bins, 3)
+        By bin of the linear predictor: its mean, that of the residuals, and its standard error.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -99,6 +106,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         confidence: float = 0.95,
         missing: str = "refuse",
         max_rounds: int = 25,
+        residuals: bool = False,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -113,6 +121,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         self.confidence = confidence
         self.missing = missing
         self.max_rounds = max_rounds
+        self.residuals = residuals
         self.random_state = random_state
         self.verbose = verbose
 
@@ -146,6 +155,9 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
             raise InputError(f"y contains NaN in {int(gaps.sum())} rows; fill them, or leave them out (missing='drop')")
         check_classification_targets(found[~gaps])
         return found
+
+    def _family(self) -> tuple[str, Array]:
+        return ("binomial" if len(self.classes_) == 2 else "multinomial"), self.classes_
 
     def _learn(self, fed: Federation, offset: int) -> None:
         classes = self._given_classes()

@@ -38,13 +38,16 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     site_effect : {None, "fixed"}, default=None
         An intercept of each site, relative to the first site. It needs the sums of columns of each site.
     cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
-        Standard errors: of the model, or sandwich ones as statsmodels names them; "cluster" takes sites as clusters.
+        Standard errors: of the model, or sandwich ones; "HC1" has the factor n / (n - p), as in R's sandwich, and
+        "cluster" takes sites as clusters.
     confidence : float, default=0.95
         Of the intervals.
     missing : {"refuse", "drop"}, default="refuse"
         What happens to rows with missing values.
     max_rounds : int, default=25
         Of Newton's method, which usually takes five to eight.
+    residuals : bool, default=False
+        Also count residuals, in two more calls: for the report, and `residual_counts_`.
     random_state, verbose : int, optional
         Nothing is random; 1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -61,6 +64,10 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     separated_columns_, dependent_columns_ : array of int
         Columns along which all counts are 0, and those that depend on others; a warning names them.
     site_effects_, site_effects_bse_ : array (sites,)
+    residual_counts_, residual_edges_ : array
+        With `residuals`: numbers of Pearson's residuals below, between and above the edges; NaN where they are few.
+    residual_means_ : array (bins, 3)
+        By bin of the linear predictor: its mean, that of the residuals, and its standard error.
     sites_ : tuple of str
     run_ : RunRecord
 
@@ -85,6 +92,7 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
         confidence: float = 0.95,
         missing: str = "refuse",
         max_rounds: int = 25,
+        residuals: bool = False,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -98,6 +106,7 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
         self.confidence = confidence
         self.missing = missing
         self.max_rounds = max_rounds
+        self.residuals = residuals
         self.random_state = random_state
         self.verbose = verbose
 
@@ -117,6 +126,9 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
         if (found < 0).any():
             raise InputError(f"y has {int((found < 0).sum())} values below 0, and must hold counts")
         return found
+
+    def _family(self) -> tuple[str, Array]:
+        return "poisson", np.zeros(0)
 
     def _learn(self, fed: Federation, offset: int) -> None:
         found = generalized_linear_model(

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import whole_number
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import FailureKind
@@ -219,3 +220,22 @@ def checked_target(y: Any, n: int) -> Vector:
     if len(times) != n:
         raise InputError(f"y has {len(times)} rows, and X has {n}")
     return np.column_stack([times, events])
+
+
+def group_names(groups: Any) -> tuple[str, ...]:
+    """Return names of groups as text, as cells of a table are named."""
+    found = tuple(f"{one:g}" if isinstance(one, float) else str(one) for one in groups)
+    if not found or len(set(found)) < len(found):
+        raise InputError(f"groups={groups!r} must be different names, one or more")
+    return found
+
+
+def column_number(what: str, value: Any, names: tuple[str, ...] | None, columns: int) -> int:
+    """Return the number of a column that is given by its name or number."""
+    if not isinstance(value, str):
+        return whole_number(what, value, 0, columns - 1, why=", the number of a column, or its name")
+    known = [str(name) for name in names or ()]
+    if value not in known:
+        shown = f"; columns: {', '.join(known[:20])}" if known else ": the columns have no names"
+        raise InputError(f"{what}={value!r} is the name of no column{shown}")
+    return known.index(value)

@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.checks import real_number, whole_number
+from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, event_counts
+from fedspan.statistics.regression.parts.regression_table import WIDTH
+from fedspan.statistics.survival.event_counts import (
+    EventCounts,
+    checked_grid,
+    column_number,
+    event_counts,
+    group_names,
+)
+from fedspan.statistics.survival.log_rank_test import compared
 from fedspan.statistics.survival.survival_model import FedSurvival
 
 Numbers = NDArray[np.float64]
@@ -50,6 +58,8 @@ class FedKaplanMeier(FedSurvival):
     median_survival_time_ : float, or array (g,)
         The first time with a survival of at most one half; infinite if survival stays above that.
     groups_ : tuple of str
+    log_rank_statistic_, log_rank_p_value_ : float
+        Of the log-rank test between the groups; NaN where fewer than two have rows.
     n_obs_ : int, or array of int (g,)
     sites_ : tuple of str
     run_ : RunRecord
@@ -104,6 +114,25 @@ class FedKaplanMeier(FedSurvival):
         padded = np.concatenate([np.ones_like(self.survival_function_[..., :1]), self.survival_function_], axis=-1)
         return np.asarray(padded[..., at])
 
+    def summary(self, names: Sequence[str] | None = None) -> str:
+        """Return a table of rows, events and median times by group, with the log-rank test; `names` is not needed."""
+        check_is_fitted(self)
+        title = "Kaplan-Meier Results"
+        head = f"{'':30}{'rows':>12}{'events':>12}{'median':>24}"
+        lines = [title.center(WIDTH).rstrip(), "=" * WIDTH, head, "-" * WIDTH]
+        events = np.atleast_2d(self.events_).sum(axis=1)
+        medians = np.atleast_1d(self.median_survival_time_)
+        for name, n, d, median in zip(self.groups_, np.atleast_1d(self.n_obs_), events, medians, strict=True):
+            shown = f"{median:g}" if np.isfinite(median) else "not reached"
+            lines.append(f"{name[:30]:30}{n:12d}{d:12d}{shown:>24}")
+        what = "only counts at public times" if self.times is not None else "counts, and the times of events,"
+        lines += ["=" * WIDTH, "", "Notes:", f"[1] {len(self.sites_)} sites; {what} have left them."]
+        if np.isfinite(self.log_rank_p_value_):
+            lines.append(
+                f"[2] Log-rank test: chi-square {self.log_rank_statistic_:.4g}, p-value {self.log_rank_p_value_:.4g}."
+            )
+        return "\n".join(lines)
+
     # Inside.
 
     def _keep(self, found: EventCounts) -> None:
@@ -116,6 +145,9 @@ class FedKaplanMeier(FedSurvival):
         self.at_risk_, self.events_ = (found.at_risk, found.events) if many else (found.at_risk[0], found.events[0])
         self.median_survival_time_ = medians if many else float(medians[0])
         self.n_obs_ = found.rows if many else int(found.rows[0])
+        test = compared(found) if np.count_nonzero(found.rows) > 1 else None
+        self.log_rank_statistic_ = np.nan if test is None else test.statistic
+        self.log_rank_p_value_ = np.nan if test is None else test.p_value
 
 
 def survival_curve(at_risk: NDArray[np.int64], events: NDArray[np.int64], confidence: float) -> tuple[Numbers, Numbers]:
@@ -147,22 +179,3 @@ def _counted(
         by=-1 if by is None else column_number("by", by, names, columns),
         groups=None if groups is None else group_names(groups),
     )
-
-
-def group_names(groups: Any) -> tuple[str, ...]:
-    """Return names of groups as text, as cells of a table are named."""
-    found = tuple(f"{one:g}" if isinstance(one, float) else str(one) for one in groups)
-    if not found or len(set(found)) < len(found):
-        raise InputError(f"groups={groups!r} must be different names, one or more")
-    return found
-
-
-def column_number(what: str, value: Any, names: tuple[str, ...] | None, columns: int) -> int:
-    """Return the number of a column that is given by its name or number."""
-    if not isinstance(value, str):
-        return whole_number(what, value, 0, columns - 1, why=", the number of a column, or its name")
-    known = [str(name) for name in names or ()]
-    if value not in known:
-        shown = f"; columns: {', '.join(known[:20])}" if known else ": the columns have no names"
-        raise InputError(f"{what}={value!r} is the name of no column{shown}")
-    return known.index(value)

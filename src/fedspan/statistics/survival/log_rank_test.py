@@ -15,8 +15,13 @@ from scipy import stats
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, event_counts
-from fedspan.statistics.survival.kaplan_meier import column_number, group_names
+from fedspan.statistics.survival.event_counts import (
+    EventCounts,
+    checked_grid,
+    column_number,
+    event_counts,
+    group_names,
+)
 from fedspan.sums.columns import agree_on_columns
 
 Numbers = NDArray[np.float64]

@@ -239,7 +239,7 @@ def hidden_in_table(
 def hidden_groups(rows: Cells, least: int) -> Flags:
     """Return which groups (1 + G,) are suppressed as a whole, by their numbers of rows."""
     if len(rows) == 1:
-        return rows < least
+        return np.asarray((rows > 0) & (rows < least))
     hidden = hidden_cells(np.append(rows[1:], rows[1:].sum()), list_sums(len(rows) - 1), least=least)
     return np.append(hidden[-1], hidden[:-1])
 
@@ -262,8 +262,9 @@ def hidden_in_groups(
         return np.ones(counts.shape, dtype=bool)
     visible = np.flatnonzero(~groups[1:]) + 1
     rows = [counts[g] for g in visible] if len(counts) > 1 else [counts[0]]
+    together = counts[1:][groups[1:]].sum(axis=0)
     if groups.any():
-        rows.append(counts[1:][groups[1:]].sum(axis=0))
+        rows.append(together)
     rows = [row for row in rows if row.any()]
     at = [g for g in visible.tolist() if counts[g].any()] if len(counts) > 1 else [0]
     if not rows:
@@ -272,6 +273,8 @@ def hidden_in_groups(
     for g, cells in zip(at, found, strict=False):
         hidden[g] |= cells
     hidden[0] |= found[-1] if len(counts) > 1 else found[0]
+    if groups.any() and rows[-1] is together:  # what hidden groups visibly do not have together, none of them has
+        hidden[np.ix_(groups, (together == 0) & ~found[len(rows) - 1])] = False
     hidden[:, ~hidden[0] & (counts[0] == 0)] = False  # a total of 0 is 0 in every group
     return hidden
 

@@ -279,7 +279,8 @@ def column_sums(
         _refuse_gaps(fed, total, names, drop, numeric)
     CountedRows().compare(total)
     if total["n"] == 0:
-        raise InputError("the sites have no rows: there is nothing to learn from")
+        complete = " without missing values" if drop else ""
+        raise InputError(f"the sites have no rows{complete}: there is nothing to learn from")
     if not total["weight"] > 0:
         raise InputError("the sum of all sample weights is zero: there is nothing to learn from")
     refuse_absurd(total["sum"], total["weight"], total["target"])

@@ -18,6 +18,7 @@ from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.regression_fit import RegressionFit
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
 from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
+from fedspan.statistics.regression.residual_bins import EDGES, residual_bins
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -34,6 +35,7 @@ class FedRegression(TreatmentCoding):
     confidence: float
     missing: str
     max_rounds: int
+    residuals: bool
     coef_: Any
     intercept_: Any
     #: What `site_effect` and `cov_type` may be.
@@ -52,6 +54,7 @@ class FedRegression(TreatmentCoding):
         with self._fitting(X, y, sites, sample_weight=sample_weight) as fed:
             coded = self._coded(fed)
             self._learn(coded, self._offset_column())
+            self._keep_residuals(coded)
         return self
 
     def summary(self, names: Sequence[str] | None = None) -> str:
@@ -80,6 +83,40 @@ class FedRegression(TreatmentCoding):
     def _learn(self, fed: Federation, offset: int) -> None:
         raise NotImplementedError
 
+    def _family(self) -> tuple[str, Array]:
+        """Return the family of the targets, and their classes."""
+        raise NotImplementedError
+
+    def _keep_residuals(self, fed: Federation) -> None:
+        """Count the residuals of the fitted model, if they are wanted."""
+        for name in ("residual_counts_", "residual_edges_", "residual_means_"):
+            self.__dict__.pop(name, None)
+        family, classes = self._family()
+        if not self.residuals or family == "multinomial":
+            return
+        own = np.ravel(getattr(self, "site_effects_", np.zeros(0)))
+        start = np.ravel(self.intercept_) if self.fit_intercept else np.zeros(0)
+        found = residual_bins(
+            fed,
+            coef=np.concatenate([start, np.ravel(self.coef_), own]),
+            scale=float(self.scale_) if family == "gaussian" else 1.0,
+            family=family,
+            classes=classes,
+            intercept=bool(self.fit_intercept),
+            offset=self._offset_column(),
+            effects=tuple(self.sites_) if len(own) else (),
+            drop=self.missing == "drop",
+        )
+        if found is None:
+            warnings.warn(
+                "sites refuse to count residuals, whose bins hold few rows: there are none in the report; secure sums "
+                "carry them, and residuals=False does without",
+                stacklevel=frames_inside(),
+            )
+            return
+        self.residual_counts_, self.residual_edges_ = found.counts, EDGES.copy()
+        self.residual_means_ = np.column_stack([found.predictor, found.mean, found.spread])
+
     def _checked_target(self, y: Any, X: Any) -> Array:
         """Return targets that are numbers, or refuse them."""
         if y is None:
@@ -105,6 +142,7 @@ class FedRegression(TreatmentCoding):
     def _check(self) -> None:
         """Refuse parameters that can't work, before any site is contacted."""
         true_or_false("fit_intercept", self.fit_intercept)
+        true_or_false("residuals", self.residuals)
         real_number("ridge", self.ridge, least=0)
         real_number("confidence", self.confidence, above=0, below=1, why=", such as 0.95")
         one_of("missing", self.missing, ("refuse", "drop"))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-_WIDTH = 78
+WIDTH = 78
 Pairs = Sequence[tuple[str, str]]
 
 
 def head(title: str, left: Pairs, right: Pairs) -> list[str]:
     """Return the lines of names and values in two columns under a title."""
-    lines = [title.center(_WIDTH).rstrip(), "=" * _WIDTH]
+    lines = [title.center(WIDTH).rstrip(), "=" * WIDTH]
     rows = max(len(left), len(right))
     padded = [[*pairs, *[("", "")] * (rows - len(pairs))] for pairs in (left, right)]
     for (a, x), (b, y) in zip(*padded, strict=True):
@@ -41,7 +41,7 @@ def coefficients(
     share = (1 - confidence) / 2
     heads = ["coef", "std err", statistic, f"P>|{statistic}|", f"[{share:.3g}", f"{1 - share:.3g}]"]
     widths = [10, 11, 11, 11, 12, 12]
-    wide = max([_WIDTH - sum(widths), *(len(name) + 1 for name in names), len(title) + 1])
+    wide = max([WIDTH - sum(widths), *(len(name) + 1 for name in names), len(title) + 1])
     rule = wide + sum(widths)
     lines = [
         "=" * rule,

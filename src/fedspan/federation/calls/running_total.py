@@ -1,0 +1,106 @@
+"""The total of replies while sites still answer: memory does not grow with the number of sites.
+
+Sites in this process run in groups, in the order of their names. The replies of a group that are as usual are added to
+the total, and one of them stands for all. From the first group with an unusual reply on, all replies stay, and are
+checked as if none had been added up. The sites of the total are alike, so that all of them are accepted, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from fedspan.errors import FedspanError
+from fedspan.federation.calls.call import Call, Collected, Delivery, Outcome
+from fedspan.federation.calls.reply_checks import alike_in_form, all_alike
+from fedspan.federation.message_sizes import SameSize
+from fedspan.federation.outcomes import Failure
+from fedspan.federation.policy import Policy
+from fedspan.federation.replies import total
+from fedspan.federation.site.state import Changes
+from fedspan.wire import Message, encoded_size
+
+Check = Callable[[Mapping[str, Message]], Mapping[str, Failure]]
+
+#: Sites of the first group, and bytes of the replies of a later one.
+_FIRST, _GROUP_BYTES = 128, 2**25
+
+
+def added(call: Call, how: str, replies: Sequence[Message]) -> Message:
+    """Return the sum of replies in their order, or what the step's ``merge`` makes of them."""
+    merge = call.step.merge if how == "merge" else None
+    return total(replies, call.step.id) if merge is None else merge(replies)
+
+
+class RunningTotal:
+    """Adds the replies to one call up, group by group."""
+
+    def __init__(self, call: Call, how: str, policy: Policy, check: Check | None) -> None:
+        self._call, self._how, self._policy, self._check = call, how, policy, check
+        self._first: Message = {}
+        self._value: Message = {}
+        self._sites: list[str] = []
+        self._changes: dict[str, Changes] = {}
+        self._open = True
+
+    def groups(self) -> Iterator[tuple[str, ...]]:
+        """Yield the sites in groups: after the first one, as many as a limit of bytes allows."""
+        to, at, size = self._call.to, 0, _FIRST
+        while at < len(to):
+            yield to[at : at + size]
+            at += size
+            size = max(_FIRST, _GROUP_BYTES // encoded_size(self._first)) if self._sites else len(to)
+
+    def add(self, group: tuple[str, ...], outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+        """Add a group's replies; return deliveries whose reply stands for all, or the outcomes where they stay."""
+        found = all_alike(replace(self._call, to=group), outcomes, self._policy) if self._open else None
+        self._open = found is not None and self._added(found)
+        if found is None or not self._open:
+            return outcomes
+        self._sites += group
+        self._changes |= found.changes
+        standing = dict.fromkeys(group, self._standing_for(outcomes[group[0]]))
+        standing |= {site: self._standing_for(outcomes[site]) for site in found.changes}
+        for outcome in outcomes.values():
+            outcome.reply = None  # type: ignore[union-attr]  # its site keeps it no longer either
+        return standing
+
+    def _added(self, found: Collected) -> bool:
+        """Add replies that are alike; return whether they are like those before, and can be added."""
+        replies = list(found.replies.values())
+        first = self._first or replies[0]
+        if not alike_in_form(replies[0], first):
+            return False
+        if self._check is not None and self._check({"": first, **found.replies}):
+            return False
+        try:
+            self._value = added(self._call, self._how, [self._value, *replies] if self._sites else replies)
+        except FedspanError:  # the total of all replies states it
+            return False
+        self._first = first
+        return True
+
+    def _standing_for(self, outcome: Outcome) -> Outcome:
+        assert isinstance(outcome, Delivery)
+        return replace(outcome, reply=self._first)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the replies of all sites were checked and added up."""
+        return len(self._sites) == len(self._call.to)
+
+    def collected(self) -> Collected:
+        """Return the result where the total is `whole`."""
+        to = self._call.to
+        sizes = SameSize(to, encoded_size(self._first))
+        return Collected(dict.fromkeys(to, self._first), answered=to, changes=self._changes, bytes_up=sizes)
+
+    def of(self, replies: Mapping[str, Message]) -> Message:
+        """Return the total of the accepted replies."""
+        if self.whole:
+            return self._value
+        before = set(self._sites)
+        rest = [reply for site, reply in replies.items() if site not in before]
+        if not before or self._sites[0] not in replies:
+            return added(self._call, self._how, rest)
+        return added(self._call, self._how, [self._value, *rest]) if rest else self._value

@@ -130,7 +130,7 @@ def atlas(
         codes = None if names is None else [str(i) for i in range(len(names))]
         column = None if batch is None else rank
         own = {"batch": column, "batches": codes, "least_rows": least_cells, "random_state": random_state}
-        starts = {} if least_cells == 1 else {"n_init": 1}  # guarded starts take long, and differ little
+        starts = {} if least_cells == 1 else {"n_init": 1}  # a guarded start takes long
         model = FedHarmony(**{**own, **starts, **(harmony or {})})
         corrected = model.fit(coded).transform(coded)
         run.log(phase="clusters")

@@ -80,7 +80,7 @@ def test_the_card_of_a_model_without_posted_rows_states_it(table, tmp_path):
         card = audit(source, truth={name: X[sites == name] for name in SITES})
         assert card.entries == ()
         assert any("No distances of rows to landmarks were found" in remark for remark in card.remarks)
-        searched = "were searched for rows as they are" if source is tmp_path else "were not searched"
+        searched = "Searched for rows as they are" if source is tmp_path else "were not searched"
         assert searched in " ".join(card.remarks)
 
 

@@ -153,7 +153,7 @@ def test_planted_leaks_are_found_where_they_are(truth, table, tmp_path, monkeypa
         )
     assert not [place for one in found.values() for place in one.places if place.run == "run-000"]
     assert not [place for one in found.values() for place in one.places if place.key in ("n", "sum")]
-    assert any("were searched for rows as they are" in remark for remark in card.remarks)
+    assert any("Searched for rows as they are" in remark for remark in card.remarks)
     assert all(search in str(searches(card)) for _, search, _ in LEAKS.values())
 
 

@@ -121,8 +121,9 @@ class RowSearch:
         found = [name for name in SEARCHES if self.findings.found[name].places]
         result = f"Found: {', '.join(found)}." if found else "None was found; rows may be there in another form."
         lines = [
-            f"All {self.sent.replies} replies in the journal were searched for {'; '.join(searched.values())}. {result}"
-            " The journal has the totals of sums, and not the parts of single sites that make them up."
+            f"All {self.sent.replies} replies in the journal were searched. {result}"
+            " The journal has the totals of sums, and not the parts of single sites that make them up.",
+            *(f"Searched for {what}." for what in searched.values()),
         ]
         if not len(self.table.numbers):
             lines.append("The other searches need the true rows (--truth, truth=).")

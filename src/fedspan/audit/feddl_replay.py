@@ -40,7 +40,7 @@ def replay_feddl(journal: Path) -> tuple[NDArray[np.float64], Sums | None]:
     """
     head, entries = read_journal(journal)
     settings = head["settings"]
-    if "n_landmarks" not in settings:
+    if settings.keys().isdisjoint(("n_landmarks", "reduce", "landmark_settings")):
         raise InputError(f"{journal} is of {head['what']}, which learns no landmarks")
     privacy = settings.get("privacy")
     mechanism = privacy["class"].rpartition(".")[2] if isinstance(privacy, dict) else None

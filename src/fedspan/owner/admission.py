@@ -50,13 +50,13 @@ class OwnerRequest:
     part: int = 0
     step: str = ""
     transforms: tuple[str, ...] = ()
-    views: tuple[Transform, ...] = ()
     how: str = ""
     stage: str = ""
     study: str = ""
     payload: Mapping[str, Any] | None = None
     repeated: bool = False
     ran: bool = False
+    views: tuple[Transform, ...] = ()
 
 
 class Admission:

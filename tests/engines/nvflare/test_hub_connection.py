@@ -21,7 +21,7 @@ from tests.engines.nvflare.studies import assert_report_again, state_of, study_a
 pytestmark = pytest.mark.slow
 
 ROUNDS, SECONDS = 8, 0.1
-WAITING = fs.Policy(quorum="all", deadline=20.0, run_deadline=120.0)
+WAITING = fs.Policy(quorum="all", deadline=20.0, run_deadline=600.0)
 
 
 @pytest.fixture(scope="module")

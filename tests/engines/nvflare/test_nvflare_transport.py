@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def fed(connected):
-    return connected(policy=fs.Policy(quorum="all", max_bytes=2**28, run_deadline=90.0))
+    return connected(policy=fs.Policy(quorum="all", max_bytes=2**28, run_deadline=600.0))
 
 
 def pca(fed):
@@ -40,7 +40,7 @@ def test_same_bytes_as_embedded(fed, embedded, fit):
 
 
 def test_a_secure_sum_is_that_of_the_embedded_engine(connected, embedded):
-    policy = fs.Policy(quorum="all", secure_sum=SecureSum(), run_deadline=60.0)
+    policy = fs.Policy(quorum="all", secure_sum=SecureSum(), run_deadline=600.0)
     fed = connected(seed=5, policy=policy)
     assert fed.sites == SITES
     # Not in the last bits: each real site fills a number below the bits that count by a secret of its own.

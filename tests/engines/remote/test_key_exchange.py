@@ -18,7 +18,7 @@ from .people import authority, certificate, identity, key, pem
 from .steps import count, walk
 
 SECURE = fs.Policy(secure_sum=True)
-STRICT = fs.Policy(secure_sum=True, quorum="all", run_deadline=20.0)
+STRICT = fs.Policy(secure_sum=True, quorum="all", run_deadline=600.0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from .network import Killed, Network
 from .runs import RUNS, expected, sites
 from .steps import walk, wander
 
-ALL = fs.Policy(quorum="all", run_deadline=20.0)
+ALL = fs.Policy(quorum="all", run_deadline=600.0)
 
 
 def run(name, net, folder=None):
@@ -186,7 +186,7 @@ def test_a_site_whose_file_lost_its_end_runs_the_lost_calls_again(secure, tmp_pa
     """The site's disk has lost what it wrote last, at any byte, and the run goes on to the same bytes."""
     rng = np.random.default_rng(5)
     settings = fs.SecureSum(least=2) if secure else None
-    policy = fs.Policy(quorum="all", run_deadline=20.0, secure_sum=settings or False)
+    policy = fs.Policy(quorum="all", run_deadline=600.0, secure_sum=settings or False)
     protocol, options = (added, {"rounds": 5}) if secure else RUNS["fedpg"]
 
     def made(net, folder=None):

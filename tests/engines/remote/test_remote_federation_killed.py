@@ -93,7 +93,7 @@ def test_processes_that_are_killed_change_no_byte(tmp_path):
     network = Processes(tmp_path, kills=3)
     try:
         protocol, options = RUNS[name]
-        policy = fs.Policy(quorum="all", deadline=20.0, run_deadline=120.0)
+        policy = fs.Policy(quorum="all", deadline=20.0, run_deadline=600.0)
         fed = RemoteFederation(network, user(), authority(), 1, policy, tmp_path / "run")
         assert as_bytes(fed.run(protocol, **options)) == expected(name)
         assert network.left == 0

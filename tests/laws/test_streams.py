@@ -17,7 +17,8 @@ from fedspan.clustering.parts import rows_by_centre
 from fedspan.datasets.sources import streamed_table
 from fedspan.errors import InputError
 from fedspan.federation.site import site
-from fedspan.sums import quantiles, row_blocks, values_between
+from fedspan.sums import quantiles, row_blocks
+from fedspan.sums.parts import values_between
 from fedspan.tables.parts import cells
 
 N, D = 5300, 4

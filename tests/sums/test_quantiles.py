@@ -12,8 +12,8 @@ from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
 from fedspan.errors import InputError, QuorumError
 from fedspan.sums import quantiles as quantile_search
-from fedspan.sums import values_between
-from fedspan.sums.number_keys import keys
+from fedspan.sums.parts import values_between
+from fedspan.sums.parts.number_keys import keys
 from fedspan.sums.quantiles import local_counts, local_fractions, quantiles
 
 LEVELS = (0.001, 0.07, 0.5, 0.9, 0.95, 0.99, 1.0)

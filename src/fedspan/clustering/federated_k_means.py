@@ -152,7 +152,7 @@ def federated_k_means(
     move = GuardedSums(about, least_rows, len(found.mean)).moved if guarded else partial(_moved, about, weighted)
     if aggregator is not None:
         if guarded or found.weighted:
-            raise InputError("aggregator=... has no effect with least_rows above 1, or where rows have weights")
+            raise InputError("aggregator=... cannot be combined with least_rows above 1, or with weights of rows")
         move = partial(voted_means, about, rule=aggregator)
     by_sums = not guarded and aggregator is None
     every = _stretch(found, n_clusters) if by_sums and init is None and n_clusters > 1 else 1

@@ -42,9 +42,9 @@ from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.moments import some_rows
 from fedspan.sums.noisy_quantiles import noisy_quantiles
-from fedspan.sums.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
+from fedspan.sums.parts.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
+from fedspan.sums.parts.values_between import counts_between
 from fedspan.sums.row_blocks import blocks, n_columns
-from fedspan.sums.values_between import counts_between
 
 _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
 #: Levels that are searched at once, at most.

@@ -27,7 +27,7 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     numbers_of,
     sites_are_groups,
 )
-from fedspan.sums.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
+from fedspan.sums.parts.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
 from fedspan.sums.plausible_totals import whole
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.federation import Site
-from fedspan.sums.number_keys import PARTS, Keys, key_values, part_edges
+from fedspan.sums.parts.number_keys import PARTS, Keys, key_values, part_edges
 from fedspan.sums.row_blocks import blocks, n_columns
 
 Vector = NDArray[np.float64]

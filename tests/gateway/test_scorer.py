@@ -103,3 +103,14 @@ def test_what_cannot_be_written_is_refused(fitted, tmp_path):
 def test_values_that_overflow_are_as_anomalous_as_can_be(fitted, tmp_path):
     fitted["mahalanobis"].export(tmp_path / "detector.npz")
     assert Scorer.load(tmp_path / "detector.npz").score(np.full((1, 6), 1e300))[0] == np.inf
+
+
+@pytest.mark.parametrize("column", [-1, 6, 10**9])
+def test_trees_of_columns_that_are_not_there_are_refused(column, fitted, tmp_path):
+    """One row is scored by code that is made of the trees: it names the columns of the file, and no others."""
+    fitted["isolation"].export(tmp_path / "detector.npz")
+    with np.load(tmp_path / "detector.npz") as file:
+        arrays = dict(file)
+    arrays["features"] = np.full(arrays["features"].shape, column)
+    with pytest.raises(ValueError, match="cut columns that it does not have"):
+        Scorer(arrays)

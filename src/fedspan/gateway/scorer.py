@@ -215,6 +215,8 @@ class Scorer:
 
     def _prepare_trees(self) -> None:
         trees, inner = self.arrays["cuts"].shape
+        if self._features.shape != (trees, inner) or not np.isin(self._features, np.arange(len(self.columns))).all():
+            raise ValueError("the trees of the file cut columns that it does not have: export the detector again")
         self._levels = (inner + 1).bit_length() - 1
         self._first = np.arange(trees) * inner
         self._first_leaf = np.arange(trees) * (inner + 1)

@@ -201,7 +201,7 @@ def test_honest_runs_have_no_finding(load, seed, tmp_path):
         fs.FedKMeans(4, least_rows=5, random_state=seed).fit(fed)
     card = audit(tmp_path, truth={site: X[sites == site] for site in np.unique(sites)}, preprocess=[scaler])
     assert searches(card) == {}
-    assert "None was found" in str(card)
+    assert "No row was found" in str(card)
 
 
 def test_only_arrays_per_row_are_searched_for_without_the_truth(table, tmp_path):

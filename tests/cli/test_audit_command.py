@@ -150,8 +150,8 @@ def test_a_run_that_posted_no_rows(tmp_path, capsys):
     assert "The other searches need the true rows" in shown
     pd.DataFrame(X).to_csv(tmp_path / "rows.csv", index=False)
     assert main(["audit", str(tmp_path / "run"), "--truth", str(tmp_path / "rows.csv")]) == 0
-    assert "None was found" in " ".join(capsys.readouterr().out.split())
-    assert "None was found" in (tmp_path / "run" / "audit" / "leaks.html").read_text()
+    assert "No row was found" in " ".join(capsys.readouterr().out.split())
+    assert "No row was found" in (tmp_path / "run" / "audit" / "leaks.html").read_text()
 
 
 @pytest.mark.parametrize(

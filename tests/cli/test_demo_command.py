@@ -101,7 +101,7 @@ def test_lines_of_python_are_ten_at_most_and_those_of_the_page(made):
         ("alarm", r"alarms: 9\d% of the attacks"),
         ("attack", r"covariance keeps \d\.\d+\nsubspace_median keeps 88\d"),
         ("groups", r"3 groups.*\n100% of the clinics"),
-        ("rebuild", r"(?s)contain 12 of 12 rows.*None was found"),
+        ("rebuild", r"(?s)contain 12 of 12 rows.*No row was found"),
     ],
 )
 def test_lines_of_python_do_what_the_card_shows(key, words, made, tmp_path, monkeypatch, capsys):

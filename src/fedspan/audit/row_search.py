@@ -119,9 +119,9 @@ class RowSearch:
         """What was searched, what for, what was found, and what was cut short."""
         searched = SEARCHES if len(self.table.numbers) else {"arrays per row": SEARCHES["arrays per row"]}
         found = [name for name in SEARCHES if self.findings.found[name].places]
-        result = f"Found: {', '.join(found)}." if found else "None was found; rows may be there in another form."
+        result = f"Found: {', '.join(found)}." if found else "No row was found; rows may be there in another form."
         lines = [
-            f"All {self.sent.replies} replies in the journal were searched. {result}"
+            f"Replies in the journal that were searched: {self.sent.replies}. {result}"
             " The journal has the totals of sums, and not the parts of single sites that make them up.",
             *(f"Searched for {what}." for what in searched.values()),
         ]

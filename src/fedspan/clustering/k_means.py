@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
@@ -99,33 +101,19 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         "fit with post_labels=True, or call predict at the sites",
     )
 
-    cluster_centers_: NDArray[Any]
     takes_sparse = True
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Any = "split",
-        n_init: int = 1,
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        least_rows: int = 1,
-        post_labels: bool = False,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.least_rows = least_rows
-        self.post_labels = post_labels
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Any = "split"
+    n_init: int = 1
+    max_iter: int = 300
+    tol: float = 1e-4
+    least_rows: int = 1
+    post_labels: bool = False
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Find the centres of the rows of a table (with ``sites``) or a federation.
@@ -156,8 +144,8 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
                     post_labels=self.post_labels,
                 )
             kept = np.float32 if in_single_precision(X) else np.float64
-            self.cluster_centers_, self.cluster_sizes_ = found.centres.astype(kept, copy=False), found.counts
-            self.inertia_, self.n_iter_ = found.inertia, found.rounds
+            self.cluster_centers_: Array = found.centres.astype(kept, copy=False)
+            self.cluster_sizes_, self.inertia_, self.n_iter_ = found.counts, found.inertia, found.rounds
             self._keep_labels(fed, X, sites)
         empty = int((self.cluster_sizes_ == 0).sum())
         if empty:

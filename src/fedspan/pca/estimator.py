@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
@@ -42,6 +43,7 @@ _EXACT_COLUMNS = 1000
 _NO_NOISE = 1e-28
 
 
+@dataclass(eq=False, repr=False)
 class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator):
     """Principal component analysis.
 
@@ -152,53 +154,29 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
     array([[0.9975..., 0.0698...]])
     """
 
-    components_: Array
     takes_sparse = True
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        solver: str = "auto",
-        center: bool = True,
-        scale: bool = False,
-        whiten: bool = False,
-        aggregator: Aggregator | None = None,
-        output: str = "trimmed",
-        groups: int | None = None,
-        iterations: int = 10,
-        max_components: int = 16,
-        oversampling: int = 8,
-        max_rounds: int | None = None,
-        tol: float | None = None,
-        variant: str = "corrected",
-        rho: float | None = None,
-        local_steps: int = 10,
-        participation: float = 1.0,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.solver = solver
-        self.center = center
-        self.scale = scale
-        self.whiten = whiten
-        self.aggregator = aggregator
-        self.output = output
-        self.groups = groups
-        self.iterations = iterations
-        self.max_components = max_components
-        self.oversampling = oversampling
-        self.max_rounds = max_rounds
-        self.tol = tol
-        self.variant = variant
-        self.rho = rho
-        self.local_steps = local_steps
-        self.participation = participation
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    solver: str = "auto"
+    center: bool = True
+    scale: bool = False
+    whiten: bool = False
+    aggregator: Aggregator | None = None
+    output: str = "trimmed"
+    groups: int | None = None
+    iterations: int = 10
+    max_components: int = 16
+    oversampling: int = 8
+    max_rounds: int | None = None
+    tol: float | None = None
+    variant: str = "corrected"
+    rho: float | None = None
+    local_steps: int = 10
+    participation: float = 1.0
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn the components from a table (with ``sites``) or a federation.
@@ -211,7 +189,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         with self._fitting(X, y, sites, sample_weight=sample_weight, agree=one, ensure_min_samples=2) as fed:
             self._learn(fed, None if one is None else one.found)
         if in_single_precision(X):
-            self.components_ = self.components_.astype(np.float32)
+            self.components_: Array = self.components_.astype(np.float32)
         return self
 
     def partial_fit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from fedspan.tables.parts.kept_cells import KeptCells, cells_of, of_moments
 Columns = Sequence[str | int]
 
 
+@dataclass(eq=False, repr=False)
 class FedTabularEncoder(FedTransformer, FedEstimator):
     """Encode mixed tables, such as network traffic: logarithms of heavy-tailed numbers, a column per name, scaling.
 
@@ -106,34 +107,19 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
 
     takes_text = True
 
-    def __init__(
-        self,
-        *,
-        log: str | bool | Columns = "auto",
-        categorical: str | Columns = "auto",
-        categories: Mapping[str | int, Sequence[str]] | None = None,
-        max_categories: int = 32,
-        rare: float = 0.01,
-        min_count: int = 1,
-        unknown: str = "other",
-        missing: str = "indicator",
-        scale: bool = True,
-        aggregator: Aggregator | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.log = log
-        self.categorical = categorical
-        self.categories = categories
-        self.max_categories = max_categories
-        self.rare = rare
-        self.min_count = min_count
-        self.unknown = unknown
-        self.missing = missing
-        self.scale = scale
-        self.aggregator = aggregator
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    log: str | bool | Columns = "auto"
+    categorical: str | Columns = "auto"
+    categories: Mapping[str | int, Sequence[str]] | None = None
+    max_categories: int = 32
+    rare: float = 0.01
+    min_count: int = 1
+    unknown: str = "other"
+    missing: str = "indicator"
+    scale: bool = True
+    aggregator: Aggregator | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn kinds, names and moments from a table (with ``sites``) or a federation."""

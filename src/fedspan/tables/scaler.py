@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
@@ -23,6 +24,7 @@ from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
 
+@dataclass(eq=False, repr=False)
 class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator):
     """Standardise columns by the exact mean and deviation of all rows of all sites.
 
@@ -63,22 +65,13 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
 
     takes_sparse = True
 
-    def __init__(
-        self,
-        *,
-        with_mean: bool = True,
-        with_std: bool = True,
-        aggregator: Aggregator | None = None,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.with_mean = with_mean
-        self.with_std = with_std
-        self.aggregator = aggregator
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    with_mean: bool = True
+    with_std: bool = True
+    aggregator: Aggregator | None = None
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn means and deviations from a table (with ``sites``) or a federation.

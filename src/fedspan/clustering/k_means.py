@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime, timedelta
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import WeightedTransformer, in_single_precision
+from fedspan.base import Learner, LearnsOn, WeightedTransformer, in_single_precision
 from fedspan.checks import frames_inside, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
@@ -23,7 +22,6 @@ from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import Fading
 from fedspan.sums.moments import refuse_bad_values
 from fedspan.sums.row_blocks import dense_parts
 
@@ -32,7 +30,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)
-class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows):
+class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows, LearnsOn):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
     **What leaves a site**: sums over its rows. First sums and squares of the columns; then in each round the number of
@@ -86,6 +84,12 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
     sites_ : tuple of str
     run_ : RunRecord
         Metrics: ``inertia`` (of the best start) and ``small_centres`` per round.
+
+    Notes
+    -----
+    ``partial_fit`` is one round: each centre becomes the mean of its rows before, which count by ``cluster_sizes_``,
+    and of the new rows closest to it. That is not Lloyd's algorithm on all rows: rows do not change their centres
+    later. Labels of rows are not kept, and ``inertia_`` is that of the new rows before the move.
 
     Examples
     --------
@@ -157,30 +161,11 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
             )
         return self
 
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sites: Any = None,
-        decay: float = 1.0,
-        half_life: float | str | timedelta | None = None,
-        batch: str | None = None,
-        at: str | float | datetime | None = None,
-    ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
-
-        One round: each centre becomes the mean of its rows before, which count by ``cluster_sizes_``, and of the new
-        rows closest to it. That is not Lloyd's algorithm on all rows: rows do not change their centres later. Labels of
-        rows are not kept, and ``inertia_`` is that of the new rows before the move. Parameters are those of
-        `FedStandardScaler.partial_fit`.
-        """
-        fading = Fading.of(decay, half_life, at)
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         if self.privacy is not None or self.least_rows > 1:
             raise InputError("partial_fit adds exact sums up: it takes neither privacy=... nor least_rows above 1")
-        if not hasattr(self, "cluster_centers_"):
-            return self._learn_batch(X, y, sites, batch, fading, first=True, learn=None)
-        return self._learn_batch(X, y, sites, batch, fading, first=False, learn=self._learn_on)
+        first = not hasattr(self, "cluster_centers_")
+        return first, None if first else self._learn_on
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Move the centres; rows before count by `factor`."""

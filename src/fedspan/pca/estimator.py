@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
-from fedspan.base import FedEstimator, WeightedTransformer, check_aggregator, in_single_precision, secure
+from fedspan.base import Learner, LearnsOn, WeightedTransformer, check_aggregator, in_single_precision, secure
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Policy
@@ -23,7 +22,7 @@ from fedspan.pca.parts.kept_axes import KeptAxes, axes_with_new
 from fedspan.pca.parts.principal_axes import residual
 from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve, widest_products
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import Fading, kept_moments, known_moments, learned_on
+from fedspan.sums.batches import kept_moments, known_moments, learned_on
 from fedspan.sums.columns import Columns
 from fedspan.sums.moments import Moments, deviations, learned, moments, moments_of, row_moments, site_weights
 from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments, OneRound
@@ -44,7 +43,7 @@ _NO_NOISE = 1e-28
 
 
 @dataclass(eq=False, repr=False)
-class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator):
+class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     """Principal component analysis.
 
     Parameters
@@ -147,6 +146,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
     ``"resilient_covariance"``, otherwise d times the number of directions (times the number of sites L, where single
     replies are needed).
 
+    For ``partial_fit`` the model keeps d (d + 1) / 2 products of columns. With ``decay=1`` the components are those of
+    all rows at once. With solver ``"subspace_iteration"`` a table of more than 1,000 columns keeps k + `oversampling`
+    axes instead, each as long as its spread, which stand for the rows before: what lies outside of them is lost (see
+    `fedspan.pca.parts.kept_axes`).
+
     Examples
     --------
     >>> X = np.array([[2.0, 0.1], [-2.0, -0.1], [4.0, 0.3], [-4.0, -0.3]])
@@ -192,25 +196,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             self.components_: Array = self.components_.astype(np.float32)
         return self
 
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sites: Any = None,
-        decay: float = 1.0,
-        half_life: float | str | timedelta | None = None,
-        batch: str | None = None,
-        at: str | float | datetime | None = None,
-    ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
-
-        The model keeps d (d + 1) / 2 products of columns. With ``decay=1`` the components are those of all rows at
-        once. With solver ``"subspace_iteration"`` a table of more than 1,000 columns keeps k + `oversampling` axes
-        instead, each as long as its spread, which stand for the rows before: what lies outside of them is lost (see
-        `fedspan.pca.parts.kept_axes`). Parameters are those of `FedStandardScaler.partial_fit`.
-        """
-        fading = Fading.of(decay, half_life, at)
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         self._check_parameters()
         streams = ("auto", "covariance", "subspace_iteration")
         if self.aggregator is not None or self.privacy is not None or self.solver not in streams:
@@ -220,13 +206,15 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             )
         first = not hasattr(self, "components_")
         if self.solver == "subspace_iteration":
-            learn = self._learn_first_axes if first else self._learn_axes_on
-            return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
-        solver, self.solver = self.solver, "covariance"
+            return first, self._learn_first_axes if first else self._learn_axes_on
+        exact = first and not secure(X)  # secure sums have other rounds
+        return first, None if exact else self._keep_moments if first else self._learn_on
+
+    def _learn_batch(self, *given: Any, **options: Any) -> Self:
+        """Learn from a batch; "auto" is the solver "covariance" here, which keeps the moments."""
+        solver, self.solver = self.solver, self.solver if self.solver == "subspace_iteration" else "covariance"
         try:
-            exact = first and not secure(X)  # secure sums have other rounds
-            learn_on = None if exact else self._keep_moments if first else self._learn_on
-            return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn_on)
+            return super()._learn_batch(*given, **options)
         finally:
             self.solver = solver
 

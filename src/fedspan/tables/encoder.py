@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from datetime import datetime, timedelta
 from typing import Any, Self
 
 import numpy as np
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from fedspan.aggregation import Aggregator
-from fedspan.base import FedEstimator, FedTransformer, check_aggregator
+from fedspan.base import FedTransformer, Learner, LearnsOn, check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Flags, Vector
-from fedspan.sums.batches import Fading
 from fedspan.sums.moments import Moments, deviations, moments
 from fedspan.tables.parts import encoder_parameters as parameters
 from fedspan.tables.parts.category_union import Categories, category_union, most_frequent
@@ -28,7 +26,7 @@ Columns = Sequence[str | int]
 
 
 @dataclass(eq=False, repr=False)
-class FedTabularEncoder(FedTransformer, FedEstimator):
+class FedTabularEncoder(FedTransformer, LearnsOn):
     """Encode mixed tables, such as network traffic: logarithms of heavy-tailed numbers, a column per name, scaling.
 
     It takes raw tables: numbers written as text, ``"-"``, ``"NA"`` and empty cells, infinities, columns that are
@@ -95,6 +93,10 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
     each. So do the counts of rows for the names of all sites. Only sums are needed, except for the names. Sites learn
     from one another the names and those sums. At most seven calls.
 
+    ``partial_fit`` learns means and deviations. Kinds, logarithms, names and marks of missing cells stay those of the
+    first call, so that the encoded columns stay the same: new names are "other". With ``decay=1`` means and deviations
+    are those of all rows at once.
+
     Examples
     --------
     >>> rows = [["tcp", "80", 1e6], ["udp", "53", 300.0], ["tcp", "-", 12.0], ["icmp", "0", 0.0]]
@@ -141,30 +143,12 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
             self.sites_ = trusted.sites
         return self
 
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sites: Any = None,
-        decay: float = 1.0,
-        half_life: float | str | timedelta | None = None,
-        batch: str | None = None,
-        at: str | float | datetime | None = None,
-    ) -> Self:
-        """Learn means and deviations on from new rows alone; the first call is a fit.
-
-        Kinds, logarithms, names and marks of missing cells stay those of the first call, so that the encoded columns
-        stay the same: new names are "other". With ``decay=1`` means and deviations are those of all rows at once.
-        Parameters are those of `FedStandardScaler.partial_fit`.
-        """
-        fading = Fading.of(decay, half_life, at)
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         if self.aggregator is not None:
             raise InputError("partial_fit adds exact sums up, and takes no aggregator=...")
         first = not hasattr(self, "mean_")
         known = first and self.missing == "indicator"  # a fit knows the gaps
-        learn = None if known else self._keep_cells if first else self._learn_on
-        return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
+        return first, None if known else self._keep_cells if first else self._learn_on
 
     def _keep_cells(self, fed: Federation, factor: float = 1.0) -> None:
         self.kept_cells_ = cells_of(self._encoding, fed, self._means_of_cells()).array()

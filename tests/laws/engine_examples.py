@@ -2,8 +2,8 @@
 
 An engine that is made of sites, as the embedded one is, and a transport that is made of the workers at its other end
 (``workers``, by site: what has ``answer(request)``) are opened as they are found, without being listed. What needs more
-to be made, such as a server, says so, and is listed in `WAYS`. Each way yields a function that makes a federation on the
-same sites again, so that one start of their processes is enough for many protocols.
+to be made, such as a server, says so, and is listed in `WAYS`. Each way yields a function that makes a federation on
+the same sites again, so that one start of their processes is enough for many protocols.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def with_ledger(site):
 
 @contextmanager
 def remote(sites, folder, **options):
-    network = Network([with_ledger(site) for site in sites], folder)
+    network = Network([with_ledger(site) for site in sites], folder, processes=True)
     try:
         yield lambda: network.federation(seed=SEED, **options)
     finally:
@@ -77,7 +77,7 @@ def on_engine(kind, sites, folder):
 @contextmanager
 def over_transport(kind, sites, folder):
     """Open a transport that was found, made of the workers at its other end."""
-    network = Network([with_ledger(site) for site in sites], folder)
+    network = Network([with_ledger(site) for site in sites], folder, processes=True)
     transport = kind(**arguments(kind, {"workers": network.workers}, TABLE))
     try:
         yield lambda: RemoteFederation(transport, user(), authority(network.sites), SEED)

@@ -144,9 +144,11 @@ def test_an_engine_or_transport_is_found_and_its_faults_are(package, tmp_path, s
     for number, example in enumerate(examples):
         with ways[right](example.sites(), tmp_path / f"right-{number}") as federation:
             engines.check_same_bytes(federation(), example)
-        with ways[wrong](example.sites(), tmp_path / f"wrong-{number}") as federation:
-            with pytest.raises((AssertionError, FedspanError)):
-                engines.check_same_bytes(federation(), example)
+        with (
+            ways[wrong](example.sites(), tmp_path / f"wrong-{number}") as federation,
+            pytest.raises((AssertionError, FedspanError)),
+        ):
+            engines.check_same_bytes(federation(), example)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def network_of(tmp_path_factory):
     def find(kind):
         targets = target_of(kind).tobytes()
         if targets not in networks:
-            networks[targets] = Network(sites(kind), tmp_path_factory.mktemp("sites"))
+            networks[targets] = Network(sites(kind), tmp_path_factory.mktemp("sites"), processes=True)
         return networks[targets]
 
     yield find

@@ -20,7 +20,7 @@ from fedspan.sums.row_blocks import blocks, n_columns
 
 @step("pca.axes", reveals="sums")
 def local_axes(site: Site, rank: Rank) -> dict[str, Any]:
-    """Leaves the site: its `rank` leading axes, or all, times their singular values (rank, d), trace and number of rows."""
+    """Leaves the site: its `rank` leading axes, or all, times their singular values; trace and number of rows."""
     d = n_columns(site)
     R, trace = np.zeros((0, d)), 0.0
     for X in blocks(site):

@@ -1,4 +1,4 @@
-"""Kills and pauses of every kind of process, at random moments of real studies, whose results must be the embedded bytes.
+"""Kills and pauses of every kind of process, at random moments of real studies: are the results the embedded bytes?
 
 Three sites and a coordinator as processes of their own. ``FEDSPAN_KILLS`` (24) is the number of disturbances,
 ``FEDSPAN_KILLS_SEED`` (0) decides about their moments. The longest time without a new entry in the run's journal is
@@ -236,7 +236,8 @@ def main() -> dict[str, float]:
         np.savez(folder / site / "rows.npz", X=rows_of(site))
         tomls[site] = folder / site / "site.toml"
         tomls[site].write_text(
-            f'[site]\nname = "{site}"\nmodules = ["kill_steps"]\n[data]\nfile = "rows.npz"\n[rules]\nlevel = "trusted"\nsteps = ["summaries", "single rows", "kills.mixed"]\n'
+            f'[site]\nname = "{site}"\nmodules = ["kill_steps"]\n[data]\nfile = "rows.npz"\n'
+            '[rules]\nlevel = "trusted"\nsteps = ["summaries", "single rows", "kills.mixed"]\n'
         )
     expected = {}
     for study in STUDIES:

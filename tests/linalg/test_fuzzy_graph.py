@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from fedspan.linalg.array_backend import to_numpy
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph, graph_parts, memberships, spectral_start
 from fedspan.linalg.layout.map_graph import plain
+from tests.packages import Late
+
+torch = Late("torch")
 
 
 def rows(n=80, seed=0):

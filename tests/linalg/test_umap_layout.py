@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from fedspan.linalg.array_backend import to_numpy
 from fedspan.linalg.kernels.neighbors import nearest
@@ -12,7 +11,9 @@ from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph
 from fedspan.linalg.layout.map_graph import plain
 from fedspan.linalg.layout.umap_layout import layout_curve, umap_layout
 from tests.maps.blob_maps import accuracy, blobs
+from tests.packages import Late
 
+torch = Late("torch")
 CURVE = layout_curve(1.0, 0.1)
 
 

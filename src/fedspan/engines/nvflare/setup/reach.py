@@ -49,8 +49,8 @@ def in_words(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _BY_CLOCK:
         now = time.strftime("%Y-%m-%d %H:%M")
         return (
-            f"the coordinator's certificate is not valid by the clock here, which says {now}: set this machine's clock, "
-            "or let the authority renew the certificate"
+            f"the coordinator's certificate is not valid by the clock here, which says {now}: set this machine's "
+            "clock, or let the authority renew the certificate"
         )
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the coordinator does not belong to this kit's federation: {error.verify_message}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedspan.datasets.sources.csv_dialect import Dialect
+from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, Dialect
 from fedspan.datasets.sources.csv_table import Opened, Words, open_csv
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.table_source import Choose, batch_rows, chosen, read_batches
@@ -44,7 +44,7 @@ class FileSource:
 
     def __post_init__(self) -> None:
         if self.ending not in CSV_ENDINGS and self.dialect != Dialect():
-            raise InputError(f"{self.file}: separator, decimal, encoding and missing are for {CSV_ENDINGS[0]} files")
+            raise InputError(f"{self.file}: {', '.join(DIALECT_KEYS)} are for {CSV_ENDINGS[0]} files")
 
     @property
     def label(self) -> str:

@@ -227,9 +227,7 @@ def _where(sources: Sequence[FileSource], site_column: str | None) -> list[str]:
                 entry = f"{{ file = {entry}, {settings} }}"
             lines.append(f"sites.{_key(name)} = {entry}")
     stated = [
-        f"{key} = {_quoted(value)}"
-        for key, value in _stated(common).items()
-        if value != _stated(Dialect()).get(key)
+        f"{key} = {_quoted(value)}" for key, value in _stated(common).items() if value != _stated(Dialect()).get(key)
     ]
     return [*lines, *stated]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.datasets.sources.csv_dialect import Dialect
+from fedspan.datasets.sources.csv_dialect import Dialect, detected
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     import pyarrow as pa
     from pyarrow import csv
 
+    separator = dialect.separator or separator
+    if separator == dialect.decimal:
+        raise InputError(f"decimal={separator!r} is what separates the fields of {file}, too: state its separator")
     bad_rows: list[Any] = []
 
     def refuse(row: Any) -> str:
@@ -47,9 +50,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
         return {
             # With one thread, a bad line has its number.
             "read_options": csv.ReadOptions(encoding=dialect.encoding, use_threads=not lines, block_size=block),
-            "parse_options": csv.ParseOptions(
-                delimiter=dialect.separator or separator, newlines_in_values=lines, invalid_row_handler=bad
-            ),
+            "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=lines, invalid_row_handler=bad),
             "convert_options": csv.ConvertOptions(
                 decimal_point=dialect.decimal,
                 null_values=[""],
@@ -66,10 +67,11 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     names = [name for name in schema.names if name]
     # Every block costs time for each column.
     block = min(_LARGEST_BLOCK, max(2**22, 2**12 * len(names)))
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+    marks = [mark for mark in ";\t|," if mark != separator and mark in names[0]] if len(names) == 1 else []
+    if marks and (marks[0] != "," or detected(file).separator == ","):  # a name such as "weight, kg" has commas
         raise InputError(
             f"the first line of {file} names one column, {names[0]!r}: state what separates its fields, for example "
-            "separator = ';'"
+            f"separator = {marks[0]!r}"
         )
 
     def table_of(types: dict[str, pa.DataType], newlines: bool = False) -> pa.Table:

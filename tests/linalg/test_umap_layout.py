@@ -14,7 +14,6 @@ from tests.maps.blob_maps import accuracy, blobs
 from tests.packages import Late, needs
 
 torch = Late("torch")
-
 CURVE = layout_curve(1.0, 0.1)
 
 

@@ -45,7 +45,7 @@ class Study(threading.Thread):
 
 
 def test_a_site_is_added_copied_replaced_and_removed_during_a_study(deployment, connection, tmp_path, capsys):
-    assert connection.wait_for(SITES, 120.0) == set(SITES)
+    assert connection.wait_for(SITES, 300.0) == set(SITES)
     hq, members = tmp_path / "hq" / "authority", tmp_path / "hq" / "authority" / "members.json"
     shutil.copytree(deployment.kit("authority"), hq)
     before = {name: process.pid for name, process in deployment.processes.items()}
@@ -107,4 +107,4 @@ def test_a_site_is_added_copied_replaced_and_removed_during_a_study(deployment, 
             kill(deployment, "east")
         deployment._sites.pop("east", None)
     assert {name: process.pid for name, process in deployment.processes.items()} == before
-    assert connection.wait_for(SITES, 120.0) == set(SITES)
+    assert connection.wait_for(SITES, 300.0) == set(SITES)

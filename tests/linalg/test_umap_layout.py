@@ -11,7 +11,7 @@ from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph
 from fedspan.linalg.layout.map_graph import plain
 from fedspan.linalg.layout.umap_layout import layout_curve, umap_layout
 from tests.maps.blob_maps import accuracy, blobs
-from tests.packages import Late
+from tests.packages import Late, needs
 
 torch = Late("torch")
 CURVE = layout_curve(1.0, 0.1)
@@ -53,6 +53,7 @@ def test_any_number_of_components(columns):
     assert laid_out(graph_of(X), start).shape == (150, columns)
 
 
+@needs("torch")
 def test_tensors_give_a_map_of_the_same_quality():
     X, y = blobs()
     graph = graph_of(X)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.gateway.scorer import Scorer
+from fedspan.gateway.scorer import Scorer, read_arrays
 
 Array = NDArray[Any]
 
@@ -107,16 +107,16 @@ class KeptSums:
     @classmethod
     def load(cls, path: Path) -> KeptSums:
         """Read the file."""
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: int(file[name]) for name in _NUMBERS}
-            header = [str(name) for name in file["header"]]
-            return cls({name: file[name] for name in SUMS if name in file.files}, **found, header=header)
+        arrays = read_arrays(path)
+        found = {name: int(arrays[name]) for name in _NUMBERS}
+        header = [str(name) for name in arrays["header"]]
+        return cls({name: arrays[name] for name in SUMS if name in arrays}, **found, header=header)
 
 
 def read_sums(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Read the sums of a gateway: of a closed period, or of its state."""
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in SUMS if name in file.files}
+    arrays = read_arrays(path)
+    return {name: arrays[name] for name in SUMS if name in arrays}
 
 
 def _no_sums(scorer: Scorer) -> dict[str, Array]:

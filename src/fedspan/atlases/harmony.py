@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedHarmony(FedTransformer, FedEstimator):
     """Harmony: rows of different batches that are alike come to lie together. Rows stay at their sites.
 
@@ -101,47 +103,29 @@ class FedHarmony(FedTransformer, FedEstimator):
     array([0.1, 0.1])
     """
 
-    batches_: tuple[str, ...]
-    batch_sizes_: NDArray[np.int64]
-    cluster_centers_: Matrix
-    penalties_: Matrix
-    effects_: Matrix
-    references_: Matrix
+    batches_: tuple[str, ...] = field(init=False)
+    batch_sizes_: NDArray[np.int64] = field(init=False)
+    cluster_centers_: Matrix = field(init=False)
+    penalties_: Matrix = field(init=False)
+    effects_: Matrix = field(init=False)
+    references_: Matrix = field(init=False)
 
-    def __init__(
-        self,
-        theta: float = 2.0,
-        lamb: float = 1.0,
-        sigma: float = 0.1,
-        n_clusters: int | None = None,
-        *,
-        batch: str | int | None = None,
-        batches: Any = None,
-        block_size: float = 0.1,
-        max_iter: int = 10,
-        max_iter_cluster: int = 20,
-        tol: float = 1e-4,
-        tol_cluster: float = 1e-4,
-        n_init: int = 4,
-        least_rows: int = 1,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.theta = theta
-        self.lamb = lamb
-        self.sigma = sigma
-        self.n_clusters = n_clusters
-        self.batch = batch
-        self.batches = batches
-        self.block_size = block_size
-        self.max_iter = max_iter
-        self.max_iter_cluster = max_iter_cluster
-        self.tol = tol
-        self.tol_cluster = tol_cluster
-        self.n_init = n_init
-        self.least_rows = least_rows
-        self.random_state = random_state
-        self.verbose = verbose
+    theta: float = 2.0
+    lamb: float = 1.0
+    sigma: float = 0.1
+    n_clusters: int | None = None
+    _: KW_ONLY
+    batch: str | int | None = None
+    batches: Any = None
+    block_size: float = 0.1
+    max_iter: int = 10
+    max_iter_cluster: int = 20
+    tol: float = 1e-4
+    tol_cluster: float = 1e-4
+    n_init: int = 4
+    least_rows: int = 1
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the effects of the batches of a table (with ``sites``) or a federation."""

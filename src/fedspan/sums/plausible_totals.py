@@ -37,16 +37,16 @@ def whole(total: Total, **shapes: tuple[int, ...]) -> Total:
     return total
 
 
-def sum_of_all(fed: Federation, step: StepLike, **payload: object) -> Total:
+def sum_of_all(seen: Federation, step: StepLike, **payload: object) -> Total:
     """Return the sum of a step that no site may miss: where a reply was lost, it is requested again, twice at most.
 
     Under secure sums there is no other request: two totals, with and without a site, would reveal its reply.
     """
-    total = fed.sum(step, **payload)
-    for _ in range(0 if fed.policy.secure_sum else _MORE_TRIES):
+    total = seen.sum(step, **payload)
+    for _ in range(0 if seen.policy.secure_sum else _MORE_TRIES):
         if not any(failure.kind in _LOST for failure in total.failed.values()):
             break
-        total = fed.sum(step, **payload)
+        total = seen.sum(step, **payload)
     return total
 
 

@@ -89,8 +89,8 @@ def canonical(message: Mapping[str, object], what: str = "message", *, copy: boo
             continue
         if kind is np.ndarray and value.size and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
             if copy or not value.flags.c_contiguous:
-                result[key] = value = value.copy()
-                value.flags.writeable = False
+                result[key] = own = value.copy()
+                own.flags.writeable = False
         elif kind not in _PLAIN:
             result[key] = _canonical_value(key, value, what)
     return result

@@ -85,8 +85,13 @@ def carrier(cell: Any, channel: str, *, stream: bool = False) -> Carry:
     return carry
 
 
+def is_large(body: object) -> bool:
+    """Return whether a body was received as a stream: NVIDIA FLARE then keeps it for a minute."""
+    return isinstance(body, memoryview)
+
+
 def release(body: object) -> None:
-    """Free the bytes of a large message that was received: NVIDIA FLARE would keep them for a minute."""
+    """Free the bytes of a body that was received as a stream."""
     if isinstance(body, memoryview):
         body.release()
 

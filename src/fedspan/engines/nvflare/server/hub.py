@@ -28,6 +28,7 @@ from fedspan.engines.nvflare.flare import (
     carrier,
     cell_of,
     client_of,
+    is_large,
     release,
     serve,
 )
@@ -125,7 +126,7 @@ class Hub:
         if (last := self._passed_on.pop(user, None)) is not None:
             release(last())
         head, answer = self._fetch(site, "fetch", message, b"", STALLED)
-        if isinstance(answer, memoryview):
+        if is_large(answer):
             self._passed_on[user] = weakref.ref(answer)
         return head, answer
 
@@ -150,7 +151,7 @@ class Hub:
             else:
                 why = disabled.get(site, "the federation has no such site")
                 self._threads.submit(self._settle, user, call, site, {"lost": why})
-        if isinstance(body, memoryview):  # large: free it as soon as all sites have it
+        if is_large(body):  # free it as soon as all sites have it
             self._threads.submit(lambda: release(body if all(one.result() for one in under_way) else b""))
 
     def watch(self) -> None:

@@ -35,7 +35,7 @@ _UNPACKING_MEMORY = 2**26
 _LONG_TEXT = 4096  # bytes of JSON of a dict, from which on it is packed
 
 Arrays = list[NDArray[Any]]
-#: Stands for a packed part that was unpacked, and is none.
+#: Takes the place of a packed part once it is unpacked: each part is unpacked once.
 _USED: NDArray[Any] = np.empty(0, dtype=np.uint8)
 
 

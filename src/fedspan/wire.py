@@ -206,7 +206,7 @@ def non_finite_key(message: Message) -> str | None:
     for key, value in message.items():
         if isinstance(value, np.ndarray):
             # One sum of squares finds any NaN or infinity without a temporary array, and vdot never warns. Squares of
-            # finite values may overflow too: only then look at every value.
+            # finite values may overflow too: only then check every value.
             small = value.dtype.kind not in "fc" or math.isfinite(abs(np.vdot(value, value)))
             if not small and not np.isfinite(value).all():
                 return key

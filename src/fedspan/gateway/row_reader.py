@@ -13,7 +13,7 @@ import numpy as np
 
 #: Bytes that are read at once, and of the longest line.
 _CHUNK, _LONGEST = 2**16, 2**20
-#: Seconds between two looks at a file that is followed.
+#: Seconds between two checks of a file that is followed.
 _PAUSE = 0.2
 
 

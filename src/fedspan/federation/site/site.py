@@ -133,6 +133,9 @@ class Site:
         transform = data.transform
         if transform is None:
             return data.X
+        if data.kept is not None:
+            few, shows = data.kept
+            return self.cached("", lambda: read_only(shows(few.rows(0, len(self))), data.name, "X"))
         if data.sparse is not None:
             return self.cached("", self._dense_rows)
         if data.stream is not None:

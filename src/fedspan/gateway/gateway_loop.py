@@ -57,9 +57,8 @@ def gateway(
     kept = KeptSums.empty(scorer)
     if state is not None and state.exists():
         kept = _kept(state, kept, periods, scorer)
-    if periods is not None and state is not None:
-        if kept.closing:  # a kill came in the middle
-            kept.close(state, periods, scorer)
+    if periods is not None and state is not None and kept.closing:  # a kill came in the middle
+        kept.close(state, periods, scorer)
     form = form or ("csv" if rows is not None and rows.suffix.lower() == ".csv" else "jsonl")
     file = None if rows is None else _opened(rows, kept)
     out = _output(alarms, kept if state is not None else None)
@@ -67,6 +66,8 @@ def gateway(
     # Standard input that is sent again begins with the lines that are dealt with; a file is opened behind them.
     skipped, saved = kept.lines if rows is None else 0, time.monotonic()
     begun = saved
+    if state is not None:
+        _save(kept, reader, state, file, out)  # from now on a file that is rotated is known again
     try:
         for some in lines_of(sys.stdin.fileno()) if file is None else file.lines(follow=follow):
             if some is None:  # a next file begins
@@ -151,7 +152,9 @@ def _save(kept: KeptSums, reader: RowReader, state: Path, file: RowFile | None, 
         return
     if out is not sys.stdout.buffer:
         os.fsync(out.fileno())  # the place in it is kept, so what is before that must be
-    kept.header, kept.before = reader.header or [], b"" if file is None else file.known_by(kept.offset)
+    kept.header = reader.header or []
+    if file is not None:
+        kept.before, kept.inode = file.known_by(kept.offset), file.inode
     kept.save(state)
 
 
@@ -188,7 +191,7 @@ def _kept(state: Path, like: KeptSums, periods: Path | None, scorer: Scorer) -> 
 
 def _opened(rows: Path, kept: KeptSums) -> RowFile:
     try:
-        return RowFile(rows, kept.offset, kept.before)
+        return RowFile(rows, kept.offset, kept.before, kept.inode)
     except FileNotFoundError as error:
         if kept.offset and rows.exists():
             raise InputError(

@@ -22,7 +22,7 @@ from fedspan.gateway.scorer import Scorer
 
 Array = NDArray[Any]
 
-_NUMBERS = ("offset", "lines", "rows", "bad", "alarms", "written", "period", "closing")
+_NUMBERS = ("offset", "lines", "rows", "bad", "alarms", "written", "period", "closing", "inode")
 #: The sums of a period, which the sites' sums of rows are for the next update.
 SUMS = ("n", "mean", "products", "counts", "leaf_counts", "center_counts", "center_sums", "member_counts", "edges_sum")
 
@@ -47,8 +47,9 @@ class KeptSums:
         leaves of its trees, rows and sums of rows by nearest centre, and counts of the members' scores.
     header : list of str
         The columns of CSV.
-    before : bytes
-        Those just before `offset`, by which the file is known again after it was rotated.
+    before, inode : bytes, int
+        The bytes just before `offset`, by which the file is known again after it was rotated; and its number on the
+        disk, for the time before the first of them.
     """
 
     sums: dict[str, Array]
@@ -60,6 +61,7 @@ class KeptSums:
     written: int = 0
     period: int = 1
     closing: int = 0
+    inode: int = 0
     header: list[str] = field(default_factory=list)
     before: bytes = b""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedspan.gateway.row_source import LONGEST
 
+
 class RowError(ValueError):
     """A line that is no row of the model's columns."""
 

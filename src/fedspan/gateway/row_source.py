@@ -1,8 +1,8 @@
 """The lines of a gateway's input: standard input, or a file that may grow, be followed, and be rotated.
 
 A file that is rotated gets another name, with a number or a date (``rows.jsonl.1``, ``rows-2026-01-31.jsonl``), and a
-new one begins. What is left of the old one is read first, then the files between, by the times of their last rows. After
-a start the file that was read before is found by its bytes before the place that was reached.
+new one begins. What is left of the old one is read first, then the files between, by the times of their last rows.
+After a start the file that was read before is found by its bytes before the place that was reached.
 """
 
 from __future__ import annotations
@@ -63,12 +63,16 @@ def lines_of(descriptor: int) -> Iterator[list[Line]]:
 class RowFile:
     """A file of lines, opened behind those that are dealt with.
 
-    `before` are the bytes just before `offset`, as `known_by` gave them. ``FileNotFoundError``: no file has them.
+    `before` are the bytes just before `offset`, as `known_by` gave them; where there are none, the file is the one
+    with this `inode`, or else `path`. ``FileNotFoundError``: no file has these bytes.
     """
 
-    def __init__(self, path: Path, offset: int = 0, before: bytes = b"") -> None:
+    def __init__(self, path: Path, offset: int = 0, before: bytes = b"", inode: int = 0) -> None:
         self._path, self._done = path, set[tuple[int, int]]()
-        for candidate in [path, *sorted(self._rotated(), key=_time, reverse=True)]:
+        candidates = [path, *sorted(self._rotated(), key=_time, reverse=True)]
+        if not before and inode:
+            candidates.sort(key=lambda file: not file.exists() or file.stat().st_ino != inode)  # others stay in order
+        for candidate in candidates:
             self._descriptor = os.open(candidate, os.O_RDONLY)
             if os.fstat(self._descriptor).st_size + 1 >= offset and self.known_by(offset)[: len(before)] == before:
                 os.lseek(self._descriptor, offset, os.SEEK_SET)  # the last line may have no end
@@ -79,6 +83,11 @@ class RowFile:
     def close(self) -> None:
         """Close the file that is open."""
         os.close(self._descriptor)
+
+    @property
+    def inode(self) -> int:
+        """The number on the disk of the file that is open."""
+        return os.fstat(self._descriptor).st_ino
 
     def known_by(self, offset: int) -> bytes:
         """Return the bytes just before a place of the file that is open."""

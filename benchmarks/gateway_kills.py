@@ -1,8 +1,8 @@
 """An hour of simulated time in which gateways and their coordinator are killed at random moments; every count compared.
 
-Three gateways follow files of JSON lines and CSV, which grow by torn pieces, hold bad lines, and are rotated. Each closes
-its sums into periods. A coordinator learns from them, batch by batch, and saves its model. ``kill -9`` ends any of these
-processes at any moment. At the end, alarms, sums and the model must be those of all rows, each counted once.
+Three gateways follow files of JSON lines and CSV, which grow by torn pieces, hold bad lines, and are rotated. Each
+closes its sums into periods. A coordinator learns from them, batch by batch, and saves its model. ``kill -9`` ends any
+of these processes at any moment. At the end, alarms, sums and the model must be those of all rows, each counted once.
 """
 
 from __future__ import annotations

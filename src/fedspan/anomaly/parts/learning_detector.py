@@ -178,7 +178,9 @@ class LearningDetector(FedDetector):
         """Refuse parameters with which sums are not exact."""
         given = self.get_params(deep=False)
         if given.get("privacy") is not None:
-            raise InputError("partial_fit adds sums up, and takes no privacy=...")
+            raise InputError(
+                "partial_fit takes no privacy=...: each batch would have the noise of a fit: collect rows, then fit"
+            )
 
     def _of_new_shares(self) -> Aggregator | None:
         """Return the rule for the shares of new rows between edges: their median, where sites may be malicious."""

@@ -13,6 +13,7 @@ GROUPS = {
         "tests/engines/nvflare/test_nvflare_transport.py",
         "tests/engines/nvflare/test_hub_connection.py",
         "tests/engines/nvflare/test_study_client.py",
+        "tests/engines/nvflare/test_members_running.py",
     ),
     "MNIST, the models of reports, and UMAP, which is compiled when it is first used": (
         "tests/audit/test_audit_run.py",

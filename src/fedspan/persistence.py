@@ -35,6 +35,8 @@ _UNPACKING_MEMORY = 2**26
 _LONG_TEXT = 4096  # bytes of JSON of a dict, from which on it is packed
 
 Arrays = list[NDArray[Any]]
+#: Stands for a packed part that was unpacked, and is none.
+_USED: NDArray[Any] = np.empty(0, dtype=np.uint8)
 
 
 def save(model: Any, path: str | os.PathLike[str], *, record: bool = True) -> None:
@@ -166,7 +168,9 @@ def _of_file(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def _unpacked(array: NDArray[Any]) -> str:
+def _unpacked(arrays: Arrays, place: int) -> str:
+    """Return the text of a packed part. Each part is used once: parts that name others would unfold without limit."""
+    array, arrays[place] = arrays[place], _USED
     unpacker = lzma.LZMADecompressor(memlimit=_UNPACKING_MEMORY)
     text = unpacker.decompress(array.tobytes(), max_length=_LARGEST_TEXT)
     if not unpacker.eof:
@@ -251,9 +255,9 @@ def _made(described: Any, arrays: Arrays) -> Any:
 
         return Pipeline([(str(name), _made(step, arrays)) for name, step in content])
     if kind == "packed record":
-        return RunRecord.from_lines(_unpacked(arrays[content]).split("\n"))
+        return RunRecord.from_lines(_unpacked(arrays, content).split("\n"))
     if kind == "packed":
-        return _made(json_value(_unpacked(arrays[content]).encode(), _LARGEST_TEXT), arrays)
+        return _made(json_value(_unpacked(arrays, content).encode(), _LARGEST_TEXT), arrays)
     if kind == "estimator":
         estimator = _known_estimators()[content](**_made({"dict": described["params"]}, arrays))
         vars(estimator).update(_made({"dict": described["fitted"]}, arrays))

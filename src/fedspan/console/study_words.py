@@ -47,8 +47,8 @@ class StepWords:
 def step_words(step: PlannedStep, rules: Rules | None = None) -> StepWords:
     """Describe a step of a plan, and whether the rules allow it at all."""
     leaves, reveals = leaves_and_reveals(step.step)
-    fixed = ", ".join(f"{name} = {value}" for name, value in step.parameters.items() if value is not None)
-    free = ", ".join(name for name, value in step.parameters.items() if value is None)
+    fixed = ", ".join(f"{name} = {' or '.join(values)}" for name, values in step.parameters.items() if values)
+    free = ", ".join(name for name, values in step.parameters.items() if not values)
     words = "; ".join(part for part in (fixed, f"{free}: as the run goes" if free else "") if part)
     against = ""
     if rules is not None and step.step not in rules.steps:

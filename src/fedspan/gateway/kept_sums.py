@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.gateway.cell_text import LARGEST
-from fedspan.gateway.scorer import Scorer
+from fedspan.gateway.scorer import Scorer, read_arrays
 
 Array = NDArray[Any]
 
@@ -116,17 +116,17 @@ class KeptSums:
     @classmethod
     def load(cls, path: Path) -> KeptSums:
         """Read the file."""
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: int(file[name]) for name in _NUMBERS}
-            header = [str(name) for name in file["header"]]
-            sums = {name: file[name] for name in SUMS if name in file.files}
-            return cls(sums, **found, header=header, before=file["before"].tobytes())
+        arrays = read_arrays(path)
+        found = {name: int(arrays[name]) for name in _NUMBERS}
+        header = [str(name) for name in arrays["header"]]
+        sums = {name: arrays[name] for name in SUMS if name in arrays}
+        return cls(sums, **found, header=header, before=arrays["before"].tobytes())
 
 
 def read_sums(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Read the sums of a gateway: of a closed period, or of its state."""
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in SUMS if name in file.files}
+    arrays = read_arrays(path)
+    return {name: arrays[name] for name in SUMS if name in arrays}
 
 
 def _no_sums(scorer: Scorer) -> dict[str, Array]:

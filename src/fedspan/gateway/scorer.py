@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import os
+import zipfile
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,10 +25,28 @@ _NEAREST = 2
 _CANCELLED = 1e-5
 #: A squared distance above this part of the row's and the centre's squares has lost at most three digits.
 _KEPT = 1e-3
+#: Bytes that any file may unfold to; and what a larger one may unfold to, in units of its size.
+_FREE_BYTES, _MOST_TIMES = 2**26, 50
 #: Trees whose code is compiled at once, and the most cuts of all trees for which it is.
 _TREES, _MOST_CUTS = 25, 60_000
 #: Sums the depths of some trees at one row.
 Depths = Callable[[Sequence[float]], float]
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Return the arrays of a file by name. A `ValueError` refuses what is no such file, or unfolds too far."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unfolded = sum(member.file_size for member in archive.infolist())
+        if unfolded > max(_FREE_BYTES, _MOST_TIMES * os.path.getsize(path)):
+            raise ValueError(f"its parts unfold to {unfolded:,} bytes, more than {_MOST_TIMES} times its size")
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"it can't be read ({type(error).__name__})") from None
+    if not all(isinstance(array, np.ndarray) for array in found.values()):
+        raise ValueError("it holds other things than arrays")
+    return found
 
 
 class Scorer:
@@ -64,8 +84,7 @@ class Scorer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scorer:
         """Read what ``detector.export("detector.npz")`` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            return cls({name: file[name] for name in file.files})
+        return cls(read_arrays(path))
 
     def scaled(self, X: Array) -> Array:
         """Return rows (n, d) as the scalers before the detector show them."""

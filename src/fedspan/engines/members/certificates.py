@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +53,7 @@ def new_key() -> bytes:
     return pem
 
 
+@lru_cache(maxsize=8)  # a check of its primes takes 40 ms, and the authority's key is read for every signature
 def read_key(key: bytes) -> Any:
     """Read an RSA private key."""
     try:

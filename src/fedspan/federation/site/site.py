@@ -397,7 +397,7 @@ class Site:
         """Charge the site's ledger for this call's reply; return the key of its noise.
 
         The same query always gets the same key, and is charged once. A query is the step, its payload and transforms,
-        all of the site's data, and its state. `fedspan.privacy.normal` makes noise of the key. The charge is on disk
+        all of the site's data, and its state. `fedspan.privacy.with_noise` makes noise of it. The charge is on disk
         before the reply leaves. Charge before reading data: a strict ledger shows them to no step that has not.
 
         Parameters

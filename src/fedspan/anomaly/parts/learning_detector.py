@@ -24,6 +24,9 @@ from fedspan.sums.row_moments import RowMoments
 
 Vector = NDArray[np.float64]
 
+#: The levels by which scores of a young model are moved: shares above them, in units of that above the threshold.
+_AROUND = (2.0, 0.4, 15)
+
 
 class Watcher(Protocol):
     """What watches the batches of a stream, such as a `DriftMonitor`."""
@@ -66,8 +69,8 @@ class LearningDetector(FedDetector):
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.4 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out. Where sites may be malicious, the detector's aggregator or resilient solver combines the
-        moments, counts and shares of each batch.
+        had been left out, and with ``decay=1`` it counts by the number of rows of that model. Where sites may be
+        malicious, the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
 
         Parameters are those of `FedStandardScaler.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
         with its reference before the model learns from them.
@@ -85,7 +88,9 @@ class LearningDetector(FedDetector):
             else:
                 self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
                 before = self._sketched(self._scored(fed)) if self._scores_shift else None
+                rows = factor * self.n_samples_
                 self._learn_on(fed, factor)
+                self.sketch_counts_ = self._youth(rows, factor) * self.sketch_counts_
             new = self._sketched(self._training_scores(fed))
             if not first and before is not None:
                 new = self._shift_sketch(before, new)
@@ -118,8 +123,9 @@ class LearningDetector(FedDetector):
             self._start_sketch()
             centre = getattr(self, "baseline_mean_", np.zeros(self.n_features_in_))
             rows, found = summed(centre, self.sketch_edges_, sums)
+            before = factor * self.n_samples_
             self._learn_kept(rows, found, factor, sums)
-            self.sketch_counts_ = factor * self.sketch_counts_ + found["counts"]
+            self.sketch_counts_ = factor * self._youth(before, factor) * self.sketch_counts_ + found["counts"]
             threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
             self.offset_ = -threshold * (1.0 + self._rounding)
             self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
@@ -164,11 +170,20 @@ class LearningDetector(FedDetector):
 
         `before` and `after` count the same rows, by the model before it learned from them and after.
         """
-        old = self.sketch_edges_
-        shift = quantile_between(old, after, self._level()) - quantile_between(old, before, self._level())
-        self.sketch_edges_ = old + shift
+        old, above = self.sketch_edges_, 1.0 - self._level()
+        # The mean of several quantiles around the threshold: a single one of few rows is noise, and noise adds up.
+        levels = 1.0 - above * np.linspace(*_AROUND)
+        shifts = [quantile_between(old, after, level) - quantile_between(old, before, level) for level in levels]
+        self.sketch_edges_ = old + np.mean(shifts)
         up_to = np.interp(self.sketch_edges_, old, np.cumsum(after)[:-1])
         return np.diff(up_to, prepend=0.0, append=float(after.sum()))
+
+    def _youth(self, rows: float, factor: float) -> float:
+        """Return how much scores of `rows` before count: less, the younger the model was that they come from.
+
+        So a row counts by the number of rows of that model. Where old rows fade, they do so by `factor` alone.
+        """
+        return min(1.0, rows / max(self.n_samples_, 1)) if factor == 1.0 else 1.0
 
     def _comparable(self) -> float:
         """Return how far scores so far are comparable with those that follow, from 0 to 1."""

@@ -7,6 +7,7 @@ After a start the file that was read before is found by its bytes before the pla
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -69,11 +70,15 @@ class RowFile:
 
     def __init__(self, path: Path, offset: int = 0, before: bytes = b"", inode: int = 0) -> None:
         self._path, self._done = path, set[tuple[int, int]]()
-        candidates = [path, *sorted(self._rotated(), key=_time, reverse=True)]
+        last_first = sorted(self._rotated(), key=lambda pair: -pair[0].st_mtime_ns)
+        candidates = [path, *(file for _, file in last_first)]
         if not before and inode:
             candidates.sort(key=lambda file: not file.exists() or file.stat().st_ino != inode)  # others stay in order
         for candidate in candidates:
-            self._descriptor = os.open(candidate, os.O_RDONLY)
+            try:
+                self._descriptor = os.open(candidate, os.O_RDONLY)
+            except FileNotFoundError:  # it was rotated just now
+                continue
             if os.fstat(self._descriptor).st_size + 1 >= offset and self.known_by(offset)[: len(before)] == before:
                 os.lseek(self._descriptor, offset, os.SEEK_SET)  # the last line may have no end
                 return
@@ -109,8 +114,12 @@ class RowFile:
                 continue
             following = self._next()
             if following is not None and (ended or not follow):
+                try:
+                    fresh = os.open(following, os.O_RDONLY)
+                except FileNotFoundError:  # it was rotated just now: find its new name
+                    continue
                 yield buffer.last()
-                self._open_next(following)
+                self._go_on_with(fresh)
                 yield None
                 continue
             ended = following is not None  # its writer may still have it open: look once more
@@ -120,9 +129,8 @@ class RowFile:
             time.sleep(_PAUSE)
         yield buffer.last()
 
-    def _open_next(self, path: Path) -> None:
+    def _go_on_with(self, fresh: int) -> None:
         self._done.add(_identity(os.fstat(self._descriptor)))
-        fresh = os.open(path, os.O_RDONLY)
         os.close(self._descriptor)
         self._descriptor = fresh
         self._done.discard(_identity(os.fstat(fresh)))  # one that was cut begins again
@@ -138,24 +146,22 @@ class RowFile:
             return self._path if own.st_size + 1 < place else None
         known = self._done | {_identity(own)}
         between = [
-            path
-            for path in self._rotated()
-            if path.stat().st_mtime_ns >= own.st_mtime_ns and _identity(path.stat()) not in known
+            (found.st_mtime_ns, path)
+            for found, path in self._rotated()
+            if found.st_mtime_ns >= own.st_mtime_ns and _identity(found) not in known
         ]
-        return min(between, key=_time, default=self._path)
+        return min(between)[1] if between else self._path
 
-    def _rotated(self) -> list[Path]:
+    def _rotated(self) -> list[tuple[os.stat_result, Path]]:
         """Return the files beside it that have its name, and a number or a date."""
         name, stem, suffix = map(re.escape, (self._path.name, self._path.stem, self._path.suffix))
         pattern = re.compile(rf"{name}[.-]\d[\d.T-]*|{stem}[.-]\d[\d.T-]*{suffix}")
-        try:
-            return [path for path in self._path.parent.iterdir() if pattern.fullmatch(path.name) and path.is_file()]
-        except OSError:
-            return []
-
-
-def _time(path: Path) -> int:
-    return path.stat().st_mtime_ns
+        found = []
+        for path in self._path.parent.iterdir():
+            if pattern.fullmatch(path.name) and path.is_file():
+                with contextlib.suppress(FileNotFoundError):  # it got its next name
+                    found.append((path.stat(), path))
+        return found
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

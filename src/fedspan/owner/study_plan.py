@@ -134,6 +134,15 @@ def value_texts(value: Any) -> tuple[str, ...]:
     return (text if len(text) <= 200 else f"text {blake2b(text.encode(), digest_size=8).hexdigest()}",)
 
 
+def is_shape(text: str) -> bool:
+    """Return whether a text of `value_texts` fixes the shape of an array alone.
+
+    >>> [is_shape(text) for text in value_texts(np.zeros(3))]
+    [True, False]
+    """
+    return text.endswith(")")
+
+
 def _run(raw: Any) -> PlannedRun:
     _keys(raw, "what", "settings", "steps", "privacy")
     steps = tuple(_step(step) for step in _list(raw["steps"]))

@@ -72,7 +72,7 @@ class LearningDetector(FedDetector):
         had been left out, and with ``decay=1`` it counts by the number of rows of that model. Where sites may be
         malicious, the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
 
-        Parameters are those of `FedStandardScaler.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
+        Parameters are those of `FedPCA.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
         with its reference before the model learns from them.
         """
         if monitor is not None and hasattr(self, "offset_"):

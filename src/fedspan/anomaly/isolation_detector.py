@@ -42,7 +42,7 @@ Vector = NDArray[np.float64]
 
 _DEEPEST = 14
 #: With as many subsamples of rows, further ones hardly change the threshold.
-_MANY = 28
+_MANY = 7
 
 
 @dataclass(eq=False, repr=False)

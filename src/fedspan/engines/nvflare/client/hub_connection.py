@@ -203,7 +203,7 @@ class HubConnection:
                 return
             except FedspanError as error:
                 self._server_offline(str(error))
-            except Exception:  # of any kind from NVIDIA FLARE: the connection goes on
+            except Exception:  # NVIDIA FLARE may raise anything; the connection must survive it
                 _log.exception("a check of the federation's server failed")
                 self._server_offline("the federation's server gave an invalid answer")
             with self._changed:

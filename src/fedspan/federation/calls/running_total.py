@@ -22,14 +22,23 @@ from fedspan.wire import Message, encoded_size
 
 Check = Callable[[Mapping[str, Message]], Mapping[str, Failure]]
 
-#: Sites of the first group, and bytes of the replies of a later one.
-_FIRST, _GROUP_BYTES = 128, 2**25
+#: Replies that are added up at a time, and bytes of those that sites of this process send before they are.
+_AT_ONCE, _GROUP_BYTES = 128, 2**20
 
 
-def added(call: Call, how: str, replies: Sequence[Message]) -> Message:
-    """Return the sum of replies in their order, or what the step's ``merge`` makes of them."""
+def added(call: Call, how: str, replies: Sequence[Message], before: Message | None = None) -> Message:
+    """Return the sum of replies in their order, or what the step's ``merge`` makes of them, added to a total `before`.
+
+    The number of replies that are combined at a time is fixed, because it decides the last bits. So the total is the
+    same whether all replies are there, or are added as they come: a total `before` is of a multiple of that number.
+    """
     merge = call.step.merge if how == "merge" else None
-    return total(replies, call.step.id) if merge is None else merge(replies)
+    for start in range(0, max(1, len(replies)), _AT_ONCE):
+        group = replies[start : start + _AT_ONCE]
+        group = group if before is None else [before, *group]
+        before = total(group, call.step.id) if merge is None else merge(group)
+    assert before is not None
+    return before
 
 
 class RunningTotal:
@@ -45,11 +54,13 @@ class RunningTotal:
 
     def groups(self) -> Iterator[tuple[str, ...]]:
         """Yield the sites in groups: after the first one, as many as a limit of bytes allows."""
-        to, at, size = self._call.to, 0, _FIRST
+        to, at = self._call.to, _AT_ONCE
+        yield to[:at]
         while at < len(to):
+            several = _GROUP_BYTES // (_AT_ONCE * encoded_size(self._first)) if self._sites else len(to)
+            size = _AT_ONCE * max(1, several)
             yield to[at : at + size]
             at += size
-            size = max(_FIRST, _GROUP_BYTES // encoded_size(self._first)) if self._sites else len(to)
 
     def add(self, group: tuple[str, ...], outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
         """Add a group's replies; return deliveries whose reply stands for all, or the outcomes where they stay."""
@@ -76,7 +87,7 @@ class RunningTotal:
         if self._check is not None and self._check({"": first, **found.replies}):
             return False
         try:
-            self._value = added(self._call, self._how, [self._value, *replies] if self._sites else replies)
+            self._value = added(self._call, self._how, replies, self._value if self._sites else None)
         except FedspanError:  # the total of all replies states it
             return False
         self._first = first
@@ -105,4 +116,4 @@ class RunningTotal:
         rest = [reply for site, reply in replies.items() if site not in before]
         if not before or self._sites[0] not in replies:
             return added(self._call, self._how, rest)
-        return added(self._call, self._how, [self._value, *rest]) if rest else self._value
+        return added(self._call, self._how, rest, self._value) if rest else self._value

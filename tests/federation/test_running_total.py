@@ -11,6 +11,7 @@ import fedspan as fs
 from fedspan.federation import Failure
 from fedspan.federation.calls import running_total
 from fedspan.federation.outcomes import FailureKind
+from fedspan.sums.one_round import local_moments
 
 
 def _merged(replies):
@@ -68,13 +69,23 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_groups_change_nothing(name, monkeypatch):
     whole = outcome(CALLS[name])
-    monkeypatch.setattr(running_total, "_FIRST", 4)
+    monkeypatch.setattr(running_total, "_AT_ONCE", 4)
     monkeypatch.setattr(running_total, "_GROUP_BYTES", 1)
     assert outcome(CALLS[name]) == whole
 
 
+@pytest.mark.parametrize("odd", ["", "200 fail"])
+def test_the_bits_of_a_total_do_not_depend_on_how_many_replies_come_at_once(odd):
+    fed = federation(300)
+    other_way = fed.with_faults(fs.FaultPlan())  # it sees all replies before they are added up
+    assert fed.merge(local_moments, widest=2)["scatter"].tobytes() == (
+        other_way.merge(local_moments, widest=2)["scatter"].tobytes()
+    )
+    assert fed.sum(numbers, odd=odd)["values"].tobytes() == other_way.sum(numbers, odd=odd)["values"].tobytes()
+
+
 def test_memory_is_that_of_a_group(monkeypatch):
-    monkeypatch.setattr(running_total, "_FIRST", 4)
+    monkeypatch.setattr(running_total, "_AT_ONCE", 4)
     monkeypatch.setattr(running_total, "_GROUP_BYTES", 1)
     fed = federation(200)
     tracemalloc.start()

@@ -273,7 +273,8 @@ class Site:
     def _spooled_rows(self, transform: Callable[[Any], Array]) -> SpooledRows | None:
         """Return what a transform makes of all rows of a streamed table, if it makes few numbers of many.
 
-        Such numbers, scores say, take longer to make than to read again.
+        Such numbers, scores say, take longer to make than to read again. If they are made of few numbers that are kept
+        already, such as the scores of several members, these are read.
         """
         stream, few = self._data.stream, self.no_rows()
         if (
@@ -286,8 +287,14 @@ class Site:
         def make() -> SpooledRows:
             assert stream is not None
             spooled, at = SpooledRows(few.dtype, few.shape[1]), 0
-            for block in stream.batches(_STREAMED_ROWS):
-                spooled.append(transform(block))
+            blocks: Iterator[Array]
+            if self._data.kept_before is None:
+                blocks, shows = stream.batches(_STREAMED_ROWS), transform
+            else:
+                known, shows = self._data.kept_before
+                blocks = (known.rows(i, _STREAMED_ROWS) for i in range(0, len(self), _STREAMED_ROWS))
+            for block in blocks:
+                spooled.append(shows(block))
                 at += len(block)
             self._same_number(at)
             return spooled
@@ -461,6 +468,8 @@ class Site:
         if not takes_frame and self._data.stream is None and self._data.sparse is None:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
+        known = self._data.computed.get("few columns")
+        data.kept_before = None if known is None else (known, transform)
         data.transform = _after(inner, transform)
         first, rest = data.parts
         elementwise = elementwise and rest is None

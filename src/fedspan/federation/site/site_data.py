@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.site.noise_query import SiteLedger
-from fedspan.federation.site.row_stream import RowStream
+from fedspan.federation.site.row_stream import RowStream, SpooledRows
 from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
@@ -76,6 +76,8 @@ class SiteData:
         self._digest: list[bytes] = []  # of all of the data, made when it is needed and shared by all views
         self.transform: Callable[[Any], Array] | None = None
         self.transform_takes_frame = False
+        #: What the last transform receives, where that is in a file, and that transform.
+        self.kept_before: tuple[SpooledRows, Callable[[Any], Array]] | None = None
         #: The transforms up to the first that is not elementwise, and all from that one on; together, `transform`.
         self.parts: tuple[Callable[[Any], Array] | None, Callable[[Any], Array] | None] = (None, None)
         self.chosen_rows = False  # whether these are some of the site's rows, which a request has chosen
@@ -220,7 +222,7 @@ class SiteData:
     def seen(self) -> SiteData:
         """Return these data for another view of them, which computes for itself."""
         data = copy.copy(self)
-        data._computed = (b"", {})
+        data._computed, data.kept_before = (b"", {}), None
         return data
 
     def _own(self, values: Any, what: str) -> Array:

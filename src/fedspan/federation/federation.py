@@ -502,9 +502,7 @@ class Federation:
         if running is None or not self._root.simulated or view.corruptions or view.faults:
             sent = self._deliver(call, call.to)
         else:
-            sent = {}
-            for group in running.groups():
-                sent |= running.add(group, self._deliver(call, group))
+            sent = running.collect(lambda group: self._deliver(call, group))
             if running.whole:
                 found = running.collected()
                 found.bytes_down = call.bytes_down

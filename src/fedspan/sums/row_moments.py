@@ -180,9 +180,9 @@ class _Group:
             np.copyto(D, X)
             X = D
         if self._centre is None:
-            self._centre = (times @ X) / weight
+            self._centre = times.dot(X) / weight  # of few rows, ``dot`` takes half the time of ``@``
         np.subtract(X, self._centre, out=D)
-        total = times @ D
+        total = times.dot(D)
         self._sum = total if self._sum is None else self._sum + total
         self.weight += weight
         self.parts += 1

@@ -203,7 +203,7 @@ class _Group:
             scatter = packed(dsyr(-self.weight, shift, lower=1, a=self._scatter, overwrite_a=1).T)
         else:
             scatter = self._scatter - self.weight * shift**2
-        return RowMoments(self.n, self.weight, self._centre, shift, scatter)
+        return RowMoments(self.n, self.weight, *_split(self._centre, shift), scatter)
 
 
 def _with_products(D: Matrix, before: Matrix | None) -> Matrix:
@@ -259,7 +259,10 @@ def _diagonal(d: int) -> NDArray[np.intp]:
 
 
 def _split(centre: Vector, shift: Vector) -> tuple[Vector, Vector]:
-    """Return two vectors with the same sum, the first in single precision: the second has digits of its own."""
+    """Return two vectors with the same sum, the first in single precision: the second has digits of its own.
+
+    They depend on the sum alone, not on the rows that made `centre` and `shift`.
+    """
     total = centre + shift
     # What single precision can't hold keeps all digits.
     leading = total.astype(np.float32).astype(np.float64) if np.vdot(total, total) < _LARGEST_SINGLE**2 else total

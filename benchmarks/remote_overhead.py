@@ -49,12 +49,11 @@ class Direct:
         self.spent = []
 
     def send(self, requests, deadline):
-        answers = {}
         for site, request in requests.items():
             start = time.thread_time()
-            answers[site] = self.workers[site].answer(request)
+            answer = self.workers[site].answer(request)
             self.spent.append(time.thread_time() - start)
-        return answers
+            yield site, answer
 
     def online(self):
         return frozenset(self.sites)

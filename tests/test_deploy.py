@@ -6,6 +6,8 @@ import configparser
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,27 @@ def test_units_are_hardened_and_their_commands_are_known(unit):
     assert service["ProtectSystem"] == "strict"
     assert service["NoNewPrivileges"] == "yes"
     _parser().parse_args(shlex.split(service["ExecStart"])[1:])
+
+
+def test_folders_are_those_of_the_checkout(compose):
+    """Compose reads a relative path from the folder of its file."""
+    for service in compose["services"].values():
+        for volume in service["volumes"]:
+            default = re.match(r"\$\{\w+:-([^}]+)\}", volume)[1]
+            assert (DEPLOY / default).resolve().parent == DEPLOY.parent
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_reads_the_units(unit, tmp_path):
+    program = tmp_path / "fedspan"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    copy = tmp_path / unit.name.replace("@", "@north")
+    copy.write_text(unit.read_text().replace("/opt/fedspan/bin/fedspan", str(program)))
+    found = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
+    about = [line for line in found.stderr.splitlines() if "fedspan" in line]
+    assert about == []
 
 
 def test_the_monitors_example_uses_tokens():

@@ -163,6 +163,20 @@ def test_a_small_file_does_not_unfold_to_gigabytes(tmp_path):
     tracemalloc.stop()
 
 
+def test_packed_parts_that_name_one_another_unfold_once(tmp_path):
+    """Four lists of sixty parts each, each naming the next list, were 13 million numbers in 1,500 bytes."""
+    lists = [{"list": [{"packed": place + 1}] * 2} for place in range(3)] + [{"list": [1.5]}]
+    with zipfile.ZipFile(tmp_path / "model", "w") as archive:
+        estimator = {"estimator": "FedPCA", "params": {}, "fitted": {"mean_": {"packed": 0}}}
+        archive.writestr("model.json", json.dumps({"format": 1, "estimator": estimator}))
+        for place, one in enumerate(lists):
+            npy = io.BytesIO()
+            np.save(npy, np.frombuffer(lzma.compress(json.dumps(one).encode()), dtype=np.uint8))
+            archive.writestr(f"{place}.npy", npy.getvalue())
+    with pytest.raises(InputError, match="cut off"):
+        fs.load(tmp_path / "model")
+
+
 def test_a_pipeline_is_saved_and_loaded(tmp_path):
     X = np.random.default_rng(1).normal(size=(40, 4))
     pipeline = make_pipeline(fs.FedStandardScaler(), fs.FedPCADetector(2)).fit(X)

@@ -13,6 +13,7 @@ GROUPS = {
         "tests/engines/nvflare/test_nvflare_transport.py",
         "tests/engines/nvflare/test_hub_connection.py",
         "tests/engines/nvflare/test_study_client.py",
+        "tests/engines/nvflare/test_members_running.py",
     ),
     "MNIST, the models of reports, and UMAP, which is compiled when it is first used": (
         "tests/audit/test_audit_run.py",
@@ -23,6 +24,11 @@ GROUPS = {
         "tests/maps/test_map_estimator_real.py",
         "tests/report/test_page_browser.py",
         "tests/report/test_page_estimators.py",
+    ),
+    "processes that are forked, which takes longer the more a process has read": (
+        "tests/laws/test_engines.py",
+        "tests/engines/remote/test_step_process.py",
+        "tests/engines/nvflare/test_owned_worker.py",
     ),
     "tables of network traffic": (
         "tests/anomaly/test_pca_detector_real.py",

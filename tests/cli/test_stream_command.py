@@ -163,13 +163,18 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(files, tmp_path):
     def accepted():
         return json.loads(state.read_text())["round"] if state.exists() else 0
 
-    for number in range(4):
-        done, until = accepted(), time.monotonic() + 120
+    def grow(number):
+        for site in "abc":
+            files.grow(site, int(rng.integers(1, 40)), 100 + 3 * number + ord(site))
+
+    for number in range(3):
+        grow(2 * number)
+        done, until = accepted(), time.monotonic() + 300
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-            while accepted() == done and time.monotonic() < until:
+            while accepted() == done:
+                assert time.monotonic() < until, "no round in five minutes"
                 time.sleep(0.01)
-            for site in "abc":
-                files.grow(site, int(rng.integers(1, 40)), 100 + 3 * number + ord(site))
+            grow(2 * number + 1)
             time.sleep(float(rng.uniform(0.0, 0.2)))
             os.kill(child.pid, signal.SIGKILL)
             child.wait()

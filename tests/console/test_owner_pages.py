@@ -88,7 +88,7 @@ def test_an_owner_approves_refuses_stops_and_exports(browser, clinic, tmp_path):
             step.step,
             run=run,
             study="ticket-1",
-            payload={"widest": json.loads(step.parameters["widest"])},
+            payload={"widest": json.loads(step.parameters["widest"][0])},
             how=step.how,
         )
         assert not isinstance(reply, str), reply

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.gateway import scorer as module
-from fedspan.gateway.scorer import Scorer
+from fedspan.gateway.scorer import Scorer, read_arrays
 
 KINDS = {
     "mahalanobis": fs.FedPCADetector(),
@@ -84,7 +86,7 @@ def test_the_scorer_needs_neither_fedspan_nor_anything_but_numpy(fitted, tmp_pat
         "import sys, numpy, alone; found = alone.Scorer.load('detector.npz'); print(found.score(numpy.zeros((2, 6))));"
         "assert not {'fedspan', 'scipy', 'sklearn'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={}, timeout=60)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={}, timeout=300)
 
 
 def test_what_cannot_be_written_is_refused(fitted, tmp_path):
@@ -114,3 +116,57 @@ def test_trees_of_columns_that_are_not_there_are_refused(column, fitted, tmp_pat
     arrays["features"] = np.full(arrays["features"].shape, column)
     with pytest.raises(ValueError, match="cut columns that it does not have"):
         Scorer(arrays)
+
+
+def test_a_site_gets_its_own_threshold_and_the_same_edges(tmp_path):
+    detector = fs.FedPCADetector().fit(rows())
+    detector.recalibrate(3.0 * rows(300, seed=4), sites=["hall"] * 300, per_site=True)
+    for site in ("hall", "another", None):
+        detector.export(tmp_path / f"{site}.npz", site=site)
+    hall, another, common = (Scorer.load(tmp_path / f"{site}.npz") for site in ("hall", "another", None))
+    assert hall.threshold == -detector.site_offsets_["hall"] > common.threshold
+    assert another.threshold == common.threshold == -detector.offset_
+    np.testing.assert_array_equal(hall.arrays["sketch_edges"], common.arrays["sketch_edges"])
+
+
+def test_arrays_come_back(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(3), zeros=np.zeros(10**6))  # far smaller than what it holds
+    found = read_arrays(tmp_path / "a.npz")
+    assert sorted(found) == ["x", "zeros"]
+    np.testing.assert_array_equal(found["x"], [0, 1, 2])
+
+
+def test_a_small_file_does_not_unfold_to_gigabytes(tmp_path):
+    path = tmp_path / "bomb.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        archive.open("n.npy", "w") as member,
+    ):
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": (2**24,)})
+        for _ in range(128):
+            member.write(bytes(2**20))
+    assert path.stat().st_size < 200_000
+    for read, error in ((Scorer.load, ValueError), (lambda file: fs.gateway_site("a", file), InputError)):
+        tracemalloc.start()
+        try:
+            with pytest.raises(error, match="unfold"):
+                read(path)
+            assert tracemalloc.get_traced_memory()[1] < 2**25
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no archive at all"])
+def test_what_is_no_such_file_is_refused(tmp_path, content):
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match="can't be read"):
+        read_arrays(tmp_path / "a.npz")
+    with pytest.raises(InputError, match="no sums of a gateway"):
+        fs.gateway_site("a", tmp_path / "a.npz")
+
+
+def test_other_things_than_arrays_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("notes.txt", "not an array")
+    with pytest.raises(ValueError, match="other things"):
+        read_arrays(tmp_path / "a.npz")

@@ -2,7 +2,8 @@
 
 An engine that is made of sites, as the embedded one is, and a transport that is made of the workers at its other end
 (``workers``, by site: what has ``answer(request)``) are opened as they are found, without being listed. What needs more
-to be made, such as a server, says so, and is listed in `WAYS`.
+to be made, such as a server, says so, and is listed in `WAYS`. Each way yields a function that makes a federation on
+the same sites again, so that one start of their processes is enough for many protocols.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def found_in(package) -> dict[str, type]:
 
 @contextmanager
 def embedded(sites, folder, **options):
-    yield fs.LocalFederation(sites, seed=SEED, **options)
+    yield lambda: fs.LocalFederation(sites, seed=SEED, **options)
 
 
 def with_ledger(site):
@@ -59,30 +60,33 @@ def with_ledger(site):
 
 @contextmanager
 def remote(sites, folder, **options):
-    with Network([with_ledger(site) for site in sites], folder).federation(seed=SEED, **options) as fed:
-        yield fed
-
-
-@contextmanager
-def on_engine(kind, sites, folder):
-    """Open a federation on an engine that was found, made of the sites."""
-    engine = kind(**arguments(kind, {"sites": sites}, TABLE))
-    yield Federation(Root(engine, SEED, Policy(), None), View(engine.sites))
-
-
-@contextmanager
-def over_transport(kind, sites, folder):
-    """Open a federation over a transport that was found, made of the workers at its other end."""
-    network = Network([with_ledger(site) for site in sites], folder)
-    transport = kind(**arguments(kind, {"workers": network.workers}, TABLE))
+    network = Network([with_ledger(site) for site in sites], folder, processes=True)
     try:
-        with RemoteFederation(transport, user(), authority(network.sites), SEED) as fed:
-            yield fed
+        yield lambda: network.federation(seed=SEED, **options)
     finally:
         network.close()
 
 
-#: What is not opened as it is found: by engine or transport, how to open a federation on it; or the file of tests where
+@contextmanager
+def on_engine(kind, sites, folder):
+    """Open an engine that was found, made of the sites."""
+    engine = kind(**arguments(kind, {"sites": sites}, TABLE))
+    yield lambda: Federation(Root(engine, SEED, Policy(), None), View(engine.sites))
+
+
+@contextmanager
+def over_transport(kind, sites, folder):
+    """Open a transport that was found, made of the workers at its other end."""
+    network = Network([with_ledger(site) for site in sites], folder, processes=True)
+    transport = kind(**arguments(kind, {"workers": network.workers}, TABLE))
+    try:
+        yield lambda: RemoteFederation(transport, user(), authority(network.sites), SEED)
+    finally:
+        transport.close()
+        network.close()
+
+
+#: What is not opened as it is found: by engine or transport, how to open it; or the file of tests where
 #: it has a battery of its own, since it needs processes that are too slow to start for every protocol.
 WAYS: dict[str, Callable | str] = {
     "LocalEngine": embedded,

@@ -142,9 +142,13 @@ def test_an_engine_or_transport_is_found_and_its_faults_are(package, tmp_path, s
     assert set(ways) == {right, wrong}
     examples = [protocol_examples.EXAMPLES[name] for name in ("covariance_pca", "noisy_centres")]
     for number, example in enumerate(examples):
-        engines.check_same_bytes(ways[right], example, tmp_path / f"right-{number}")
-        with pytest.raises((AssertionError, FedspanError)):
-            engines.check_same_bytes(ways[wrong], example, tmp_path / f"wrong-{number}")
+        with ways[right](example.sites(), tmp_path / f"right-{number}") as federation:
+            engines.check_same_bytes(federation(), example)
+        with (
+            ways[wrong](example.sites(), tmp_path / f"wrong-{number}") as federation,
+            pytest.raises((AssertionError, FedspanError)),
+        ):
+            engines.check_same_bytes(federation(), example)
 
 
 @pytest.mark.parametrize(

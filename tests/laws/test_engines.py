@@ -6,6 +6,9 @@ wrong between machines, are in ``tests/engines``.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cache
+
 import pytest
 
 from fedspan import engines
@@ -27,14 +30,24 @@ def test_a_file_of_tests_elsewhere_exists(path):
     assert (ROOT / path).is_file()
 
 
-def check_same_bytes(way, example, folder):
-    expected = example.expected  # first: what it imports is then imported once, and not by the process of each site
-    with way(example.sites(), folder) as fed:
-        found = as_bytes(fed.run(example.protocol, **example.settings))
-    assert found == expected, "the result is not that of the embedded engine"
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """Makes federations; the processes of sites start once for all examples that have them."""
+    with ExitStack() as stack:
+
+        @cache
+        def sites_on(engine, sites):
+            return stack.enter_context(HERE[engine](sites(), tmp_path_factory.mktemp("sites")))
+
+        yield lambda engine, sites: sites_on(engine, sites)()
+
+
+def check_same_bytes(fed, example):
+    found = as_bytes(fed.run(example.protocol, **example.settings))
+    assert found == example.expected, "the result is not that of the embedded engine"
 
 
 @pytest.mark.parametrize("engine", HERE)
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_every_protocol_gives_the_bytes_of_the_embedded_engine(engine, example, tmp_path):
-    check_same_bytes(HERE[engine], example, tmp_path)
+def test_every_protocol_gives_the_bytes_of_the_embedded_engine(engine, example, opened):
+    check_same_bytes(opened(engine, example.sites), example)

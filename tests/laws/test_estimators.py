@@ -7,6 +7,7 @@ files are exact, a killed fit goes on, bad input gets a sentence.
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -33,18 +34,39 @@ def test_every_estimator_is_exported():
     check_exported(FOUND, fs)
 
 
+@cache
+def plain_fit(kind):
+    """The model that others are compared with."""
+    return make(kind, random_state=3).fit(fs.LocalFederation(sites(kind)))
+
+
+@pytest.fixture(scope="module")
+def network_of(tmp_path_factory):
+    """Sites that are reached by bytes; their processes start once for all estimators that have these targets."""
+    networks = {}
+
+    def find(kind):
+        targets = target_of(kind).tobytes()
+        if targets not in networks:
+            networks[targets] = Network(sites(kind), tmp_path_factory.mktemp("sites"), processes=True)
+        return networks[targets]
+
+    yield find
+    for network in networks.values():
+        network.close()
+
+
 @every_estimator
 def test_threads_wire_and_site_order_change_nothing(kind):
-    plain = make(kind, random_state=3).fit(fs.LocalFederation(sites(kind)))
+    plain = plain_fit(kind)
     for fed in (fs.LocalFederation(sites(kind)[::-1], wire=True), fs.LocalFederation(sites(kind), n_jobs=3)):
         assert_same_fit(make(kind, random_state=3).fit(fed), plain)
 
 
 @every_estimator
-def test_sites_that_are_reached_by_bytes_change_nothing(kind, tmp_path):
-    near = make(kind, random_state=3).fit(fs.LocalFederation(sites(kind)))
-    with Network(sites(kind), tmp_path).federation() as fed:
-        far = make(kind, random_state=3).fit(fed)
+def test_sites_that_are_reached_by_bytes_change_nothing(kind, network_of):
+    near = plain_fit(kind)
+    far = make(kind, random_state=3).fit(network_of(kind).federation())
     assert_same_fit(far, near)
     assert far.run_.failures == []
     assert far.run_.bytes_up == near.run_.bytes_up
@@ -52,7 +74,7 @@ def test_sites_that_are_reached_by_bytes_change_nothing(kind, tmp_path):
 
 @every_estimator
 def test_a_clone_is_unfitted_and_fits_the_same(kind):
-    model = make(kind, random_state=3).fit(fs.LocalFederation(sites(kind)))
+    model = plain_fit(kind)
     again = clone(model)
     assert not fitted(again)
     assert not hasattr(again, "run_")
@@ -61,7 +83,7 @@ def test_a_clone_is_unfitted_and_fits_the_same(kind):
 
 @every_estimator
 def test_the_record_says_who_took_part_and_why_it_stopped(kind):
-    run = make(kind, random_state=3).fit(fs.LocalFederation(sites(kind))).run_
+    run = plain_fit(kind).run_
     assert run.sites == ("0", "1", "2", "3")
     assert run.what == kind.__name__
     assert run.stopped

@@ -21,7 +21,7 @@ from fedspan.maps.parts.noisy_centres import (
     noisy_centres,
 )
 from fedspan.pca.noisy_covariance import SENSITIVITY as SCATTER_SENSITIVITY
-from fedspan.privacy import GaussianCenters, Ledger, accountant_epsilon, epsilon_of, mu_of, noisy_sums
+from fedspan.privacy import GaussianCenters, Ledger, accountant_epsilon, epsilon_of, mu_of
 
 SECURE = fs.Policy(secure_sum=True)
 D = 4
@@ -40,7 +40,7 @@ def fed_of(n=600, sites=5, **options):
 
 def exact(X, step, monkeypatch, **payload):
     """Return what a site would send without noise, as one vector."""
-    monkeypatch.setattr(noisy_sums, "normal", lambda key, shape: np.zeros(shape))
+    monkeypatch.setattr("fedspan.privacy.noisy_sums.with_noise", lambda exact, **_: exact)
     site = fs.Site("a", X)
     reply = fs.LocalFederation([site]).ask(step, multiplier=1.0, **ALONE, **payload)["a"]
     return np.concatenate([np.ravel(reply[key]) for key in sorted(reply)])

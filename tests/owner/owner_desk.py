@@ -13,7 +13,6 @@ import fedspan as fs
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.engines.remote.messages.request_head import call_head
-from fedspan.engines.remote.site.site_worker import SiteWorker
 from fedspan.errors import UnknownStepError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.steps import find_step
@@ -21,6 +20,7 @@ from fedspan.owner import read_owned_site
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.wire import decode
 from tests.engines.remote.people import authority, identity, user
+from tests.engines.remote.steps_here import worker_here
 
 SUMS = "sums.sums"
 OFFER = "secure_sum.offer"
@@ -53,7 +53,7 @@ class Desk:
         self.owned = read_owned_site(self.folder / "site.toml")
         own, known = identity(self.name), authority(["a", "b", "c"])
         owned = self.owned
-        self.worker = SiteWorker(owned.site, self.folder / "store", own, known, owned.admission, owned.describe)
+        self.worker = worker_here(owned.site, self.folder / "store", own, known, owned.admission, owned.describe)
 
     def request(self, step, number, run, kind, who, payload, apart, transforms, after, head):
         try:

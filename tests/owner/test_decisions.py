@@ -13,7 +13,7 @@ from fedspan.engines.remote.coordinator.remote_federation import RemoteFederatio
 from fedspan.errors import FedspanError, PolicyError, QuorumError
 from fedspan.federation.site.transforms import Transform
 from fedspan.owner.decisions import ALWAYS, MOST_WAITING, ONCE, REFUSED, Decisions
-from fedspan.owner.study_plan import PlannedRun, PlannedStep, StudyPlan
+from fedspan.owner.study_plan import PlannedRun, PlannedStep, StudyPlan, named_values, value_texts
 from tests.engines.remote.people import authority, user
 
 from .owner_desk import SUMS, Desk, Wires
@@ -86,15 +86,35 @@ def test_a_ticket_of_another_user_is_of_no_use(desk):
 def test_other_parameters_and_transforms_are_refused(desk):
     centred = "sums.centred_sums"
     planned = StudyPlan(
-        "x", (PlannedRun("Demo", "", (PlannedStep(centred, 3, parameters={"centre": "float64 (2,)"}),)),)
+        "x", (PlannedRun("Demo", "", (PlannedStep(centred, 3, parameters={"centre": ("float64 (2,)",)}),)),)
     )
     approved(desk, planned=planned)
     ask = {"run": "Demo#0 x", "study": "t1"}
     refused = desk.ask(centred, payload={"centre": np.zeros(3)}, **ask)
-    assert "centre is float64 (3,), and float64 (2,) was planned" in refused
+    assert "centre is float64 (3,)" in refused
+    assert "and float64 (2,) was planned" in refused
     moved = Transform("sums.standardize", {"mean": np.zeros(2), "scale": np.ones(2)}, ("a", "b"))
     assert "not put in this way" in desk.ask(centred, payload={"centre": np.zeros(2)}, transforms=(moved,), **ask)
     assert not isinstance(desk.ask(centred, payload={"centre": np.zeros(2)}, **ask), str)
+
+
+def test_a_transform_with_other_parameters_is_refused(desk):
+    moved = Transform("sums.standardize", {"mean": np.zeros(2), "scale": np.ones(2)}, ("a", "b"))
+    fixed = {name: value_texts(value)[-1:] for name, value in named_values({}, [moved]).items()}
+    step = PlannedStep("sums.sums", 9, transforms=("sums.standardize",), parameters=fixed)
+    approved(desk, planned=StudyPlan("x", (PlannedRun("Demo", "", (step,)),)))
+    ask = {"run": "Demo#0 x", "study": "t1"}
+    assert "sum" in desk.ask(transforms=(moved,), **ask)
+    for other in (
+        Transform(moved.id, {"mean": np.array([0.0, 4.0]), "scale": np.ones(2)}, ("a", "b")),
+        Transform(moved.id, dict(moved.parameters), ("b", "a")),
+        Transform(moved.id, {**moved.parameters, "double": True}, ("a", "b")),
+    ):
+        refused = desk.ask(transforms=(other,), number=1, after=0, **ask)
+        assert "not as this site's owner approved it" in refused, refused
+    step = PlannedStep("sums.sums", 1, parameters={"wide": ("true",)})
+    assert step.other({}) == "wide is not given, and true was planned"
+    assert step.other({"wide": True}) == ""
 
 
 def test_always_covers_the_same_plan_of_the_same_user_and_no_other(desk):
@@ -189,7 +209,7 @@ def decide_all(desks, decision, count=1):
 
     def wait(desk):
         decisions = Decisions(desk.owned.file.decisions)
-        until = time.monotonic() + 60.0
+        until = time.monotonic() + 300.0
         while time.monotonic() < until:
             decisions.read()
             waiting = [one for one in decisions.proposals.values() if one.state == "waiting"]
@@ -223,7 +243,7 @@ def test_a_study_runs_as_proposed(desks, secure):
         lines = []
         fed.propose(work, "a study", lines.append)
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
         model = work(fed)
         assert any("waits for the approval" in line for line in lines) or not lines
         with pytest.raises(QuorumError, match="no further run"):

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 import fedspan as fs
+from fedspan.pca.stack import local_axes
 
 from .tables_of_low_rank import low_rank, sine
 
@@ -22,3 +23,9 @@ def test_stack_is_exact_for_low_rank_sites_and_close_otherwise():
     assert sine(whole.components_, np.linalg.svd(thin)[2][:2]) <= 1e-8
     tiny = fs.FedPCA(3, solver="stack").fit(X, sites=np.arange(len(X)) // 2)  # two rows a site, three axes requested
     assert tiny.components_.shape == (3, 12)
+
+
+def test_a_site_sends_no_more_axes_than_it_has_columns():
+    """A rank of 2^20 was a reply of 67 MB of zeros."""
+    fed = fs.LocalFederation([fs.Site("a", np.eye(5, 3))])
+    assert fed.ask(local_axes, rank=2**20)["a"]["axes"].shape == (3, 3)

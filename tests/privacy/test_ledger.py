@@ -44,6 +44,15 @@ def test_a_repeated_query_has_the_same_key_and_is_free(path):
     assert len(Ledger(path).charges) == 1
 
 
+def test_another_version_of_fedspan_gets_other_noise_and_is_charged(path, monkeypatch):
+    """It may compute another answer, and the difference of two answers with one noise has none."""
+    ledger = Ledger(path, epsilon=1.0, delta=1e-5)
+    key = ledger.key(query(), mu2=0.01)
+    monkeypatch.setattr("fedspan.privacy.ledger.version_of", lambda package: "99.0")
+    assert ledger.key(query(), mu2=0.01) != key
+    assert len(ledger.charges) == 2
+
+
 def test_a_key_can_be_computed_before_it_is_charged(path):
     ledger = Ledger(path, epsilon=epsilon_of(1.0, 1e-5), delta=1e-5)
     key = ledger.noise_key(query(), mu2=1.0)

@@ -42,6 +42,13 @@ def test_rows_are_drawn_in_and_what_is_no_number_is_hidden():
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0.3, 0.4], [0, 0], [0, 0], [s, s], [-s, s]], atol=1e-8)
 
 
+def test_huge_rows_are_drawn_in_to_a_tiny_ball():
+    """One factor for both would be 5e-324, or nothing: rows came out twice as long as the ball."""
+    for clip in (2.6e-24, 3e-24, 1e-22):
+        rows = noisy_rows(np.array([[1e300, 0.0], [1e300, 1e300]]), b"key", center=np.zeros(2), clip=clip, sigma=1e-40)
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), clip, rtol=1e-8)
+
+
 def test_a_center_far_out_is_added_to_noisy_rows_and_cannot_move_them_before():
     """Were it added before the noise, its rounding would take rows beyond `clip`: 64 columns by 256 each."""
     center, apart = 2.0**60, 256.0

@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
-from fedspan.errors import BudgetError, InputError, QuorumError
+from fedspan.errors import BudgetError, InputError, MessageError, QuorumError
+from fedspan.federation.site.steps import find_step
 from fedspan.privacy import GaussianMoments, Ledger
 from fedspan.statistics import correlation, crosstab, histogram
 from fedspan.statistics.describe.noisy_tables import local_noisy_table, table_sensitivity
+from fedspan.statistics.describe.parts.grouped_rows import SITES
 
 from .hospital_table import CATEGORIES, federated, patients
 
@@ -122,3 +124,19 @@ def _scaled(fed):
 def test_what_noise_can_not_cover_is_refused(ask, words):
     with pytest.raises(InputError, match=words):
         ask(federated(TABLE))
+
+
+@pytest.mark.parametrize("step", ["describe.noisy_bins", "describe.noisy_table"])
+def test_a_site_is_no_group_twice(step):
+    """Each time its counts would have other noise, for one charge: the mean of 20,000 was the exact count."""
+    payload = {"low": 0.0, "high": 1.0, "bins": 2, "by": SITES, "multiplier": 20.0, "sharers": 1, "colluding": 0}
+    if step == "describe.noisy_table":
+        none = np.array([], dtype=np.int64)
+        payload |= {"columns": np.array([0]), "low": np.zeros(1), "high": np.ones(1), "text": none, "sizes": none}
+        payload["listed"] = ""
+    else:
+        payload["column"] = 0
+    fed = fs.LocalFederation([fs.Site("a", np.ones((9, 1)))])
+    assert len(fed.ask(find_step(step).function, groups=np.array(["a", "b"]), **payload)["a"])
+    with pytest.raises(MessageError, match="groups must hold no value twice"):
+        fed.ask(find_step(step).function, groups=np.array(["a", "a"]), **payload)

@@ -24,8 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.anomaly.drift import Baseline, Comparison, Drift, compared, counted, names_of, training_rows
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
-from fedspan.checks import real_number, whole_number
+from fedspan.checks import json_value, real_number, whole_number
 from fedspan.errors import InputError
+from fedspan.gateway.scorer import read_arrays
 from fedspan.persistence import load as load_model
 
 Vector = NDArray[np.float64]
@@ -251,9 +252,11 @@ class DriftMonitor:
         path = Path(folder)
         if not (path / "monitor.npz").is_file():
             raise InputError(f"{folder} is no folder of a monitor: it has no monitor.npz")
-        with np.load(path / "monitor.npz", allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        about = json.loads(str(arrays["about"]))
+        try:
+            arrays = read_arrays(path / "monitor.npz")
+            about = json_value(str(arrays["about"]), 2**26)
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{folder} is no folder of a monitor, or is damaged: {error}") from None
         made = cls(load_model(path / "reference.fedspan"), alpha=about["alpha"], settle=about["settle"])
         made._edges = np.array(about["edges"])
         if made._view is not None:

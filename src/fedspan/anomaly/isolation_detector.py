@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -41,9 +42,10 @@ Vector = NDArray[np.float64]
 
 _DEEPEST = 14
 #: With as many subsamples of rows, further ones hardly change the threshold.
-_MANY = 28
+_MANY = 7
 
 
+@dataclass(eq=False, repr=False)
 class FedIsolationDetector(ExplainedDetector):
     """Detect anomalies by isolation: a row that few random cuts separate from all others is unusual.
 
@@ -112,33 +114,22 @@ class FedIsolationDetector(ExplainedDetector):
     'feature 1'
     """
 
-    features_: NDArray[np.int64]
-    cuts_: Vector
-    leaf_counts_: Vector
-    subsample_: int
-    n_samples_: int
+    features_: NDArray[np.int64] = field(init=False)
+    cuts_: Vector = field(init=False)
+    leaf_counts_: Vector = field(init=False)
+    subsample_: int = field(init=False)
+    n_samples_: int = field(init=False)
     _scores_shift = True
 
-    def __init__(
-        self,
-        *,
-        n_trees: int = 100,
-        depth: int = 8,
-        subsample: int = 256,
-        quantile: float = 0.95,
-        aggregator: Aggregator | None = None,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_trees = n_trees
-        self.depth = depth
-        self.subsample = subsample
-        self.quantile = quantile
-        self.aggregator = aggregator
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    n_trees: int = 100
+    depth: int = 8
+    subsample: int = 256
+    quantile: float = 0.95
+    aggregator: Aggregator | None = None
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Draw trees, count the rows of a table (with ``sites``) or a federation, and learn the threshold."""

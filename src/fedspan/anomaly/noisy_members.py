@@ -32,10 +32,10 @@ from fedspan.clustering.noisy_k_means import clusters_within, fewest_rows, local
 from fedspan.clustering.parts.rows_by_centre import Clusters
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.pca.noisy_covariance import local_noisy_gram
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments, check_moments
-from fedspan.privacy.noisy_sums import BLOCK_ROWS, Colluding, NoisySums, Sharers, charged_noise, noisy_sums
+from fedspan.privacy.noisy_sums import BLOCK_ROWS, Colluding, Multiplier, NoisySums, Sharers, charged_noise, noisy_sums
 from fedspan.sums.moments import Moments
 from fedspan.sums.noisy_moments import local_noisy_sums, moments_within
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
@@ -62,7 +62,7 @@ LARGEST_RANK = 10.0
 
 @step("anomaly.noisy_leaf_counts", reveals="sums", noisy=True)
 def local_noisy_leaves(
-    site: Site, features: Features, cuts: Matrix, multiplier: Positive, sharers: Sharers, colluding: Colluding
+    site: Site, features: Features, cuts: Matrix, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the number of its rows in each leaf of each tree, with noise; charged."""
     check_trees(features, cuts, n_columns(site))

@@ -22,13 +22,14 @@ import numpy as np
 from fedspan.clustering.parts.rows_by_centre import Clusters
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.linalg.small_clusters import k_means
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
     Centres,
     Colluding,
+    Multiplier,
     NoisySums,
     Sharers,
     Widths,
@@ -63,7 +64,7 @@ def local_noisy_cells(
     width: Widths,
     box: bool,
     centres: Centres,
-    multiplier: Positive,
+    multiplier: Multiplier,
     sharers: Sharers,
     colluding: Colluding,
 ) -> dict[str, Any]:

@@ -77,7 +77,9 @@ class CoordinatorPages:
         ]
         state = "runs" if alive else "does not run, or its state can't be read"
         result = f"The coordinator of {kit.federation} at {kit.server} {state}. fedspan {here}."
-        body = join([header(f"Federation {kit.federation}", result, tiles, "failed"), *parts], "\n")
+        body = join(
+            [header(f"Federation {kit.federation}", result, tiles, "failed" if counts["failed"] else ""), *parts], "\n"
+        )
         links = {"/": "Federation", "/log": "Log"}
         page = whole_page(
             f"Federation {kit.federation}", body, links=links, here="/", token=visit.form_token, reload=RELOAD

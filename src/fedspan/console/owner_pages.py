@@ -226,9 +226,8 @@ class OwnerPages:
             words = step_words(step, self._view.rules)
             flag = Html(f'<span class="flag {_flag(words.reveals)}">{esc(REVEALS[words.reveals])}</span>')
             against = Html(f'<br><span class="bad">{esc(words.against)}</span>') if words.against else Html("")
-            what = Html(
-                f"{esc(words.leaves)}{against}<br><span class=soft>{esc(words.step)} · {esc(words.fixed)}</span>"
-            )
+            fixed = " · ".join(filter(None, (words.step, words.fixed)))
+            what = Html(f"{esc(words.leaves)}{against}<br><span class=soft>{esc(fixed, 600)}</span>")
             rows.append([what, flag, words.seen, words.calls])
         settings = f" with {run.settings}" if run.settings else ""
         listed = table(["what leaves the site", "reveals", "who sees it", "calls at most"], rows, texts=3)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import fedspan
 from fedspan.owner.decisions import Proposal
 from fedspan.owner.rules import Rules
-from fedspan.owner.study_plan import SECURE, PlannedRun, PlannedStep, StudyPlan
+from fedspan.owner.study_plan import SECURE, TRANSFORM, PlannedRun, PlannedStep, StudyPlan, is_shape
 from fedspan.report.sections.privacy_section import leaves_and_reveals
 
 #: What the word of a step's ``reveals`` means to an owner.
@@ -47,9 +47,11 @@ class StepWords:
 def step_words(step: PlannedStep, rules: Rules | None = None) -> StepWords:
     """Describe a step of a plan, and whether the rules allow it at all."""
     leaves, reveals = leaves_and_reveals(step.step)
-    fixed = ", ".join(f"{name} = {value}" for name, value in step.parameters.items() if value is not None)
-    free = ", ".join(name for name, value in step.parameters.items() if value is None)
-    words = "; ".join(part for part in (fixed, f"{free}: as the run goes" if free else "") if part)
+    exact = {name: values for name, values in step.parameters.items() if values and not any(map(is_shape, values))}
+    fixed = ", ".join(f"{name} = {' or '.join(values)}" for name, values in exact.items())
+    free = ", ".join(name for name in step.parameters if name not in exact and TRANSFORM not in name)
+    through = f"through {', '.join(step.transforms)}" if step.transforms else ""
+    words = "; ".join(part for part in (through, fixed, f"{free}: as the run goes" if free else "") if part)
     against = ""
     if rules is not None and step.step not in rules.steps:
         against = "your rules do not allow this step, and it will be refused"

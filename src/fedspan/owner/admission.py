@@ -195,7 +195,7 @@ class Admission:
             return
         how = "" if request.stage == "redo" else SECURE if request.stage else request.how
         planned = find_step_of(run, request.step, how, request.transforms)
-        other = planned.other(request.payload)
+        other = planned.other(request.payload, request.views)
         if other:
             raise PolicyError(f"step {request.step!r} is not as this site's owner approved it: {other}")
         calls = self.log.calls(request.run, request.step, request.transforms)

@@ -6,7 +6,7 @@ A user proposes it, the owner approves it, and the site then runs nothing else. 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -15,9 +15,14 @@ import numpy as np
 
 from fedspan.checks import json_value
 from fedspan.errors import MessageError
+from fedspan.federation.site.transforms import Transform
 
 #: Bytes of the largest plan, runs and steps that one may have, and letters of a text in it.
 LARGEST, _MOST, _LONGEST = 2**18, 1000, 500
+#: Between the name of a transform's parameter and the transform's place.
+TRANSFORM = ", transform "
+#: The text of a parameter that a call leaves out.
+ABSENT = ("not given",)
 #: How a step is called whose replies are added up by a secure sum.
 SECURE = "secure sum"
 
@@ -26,29 +31,30 @@ SECURE = "secure sum"
 class PlannedStep:
     """One step of a run, at most `calls` times.
 
-    `parameters` has a text for each parameter whose value is fixed, or whose shape is, for an array; ``None`` where it
-    follows from the data or from earlier replies. `how` is ``"ask"``, ``"sum"``, ``"mean"``, ``"merge"``, or
-    ``"secure sum"``.
+    `parameters` has the texts of the values that each parameter may have, also those of the transforms (see
+    `named_values`); for an array at least its type and shape. There are none where the value follows from the data or
+    from earlier replies. `how` is ``"ask"``, ``"sum"``, ``"mean"``, ``"merge"``, or ``"secure sum"``.
     """
 
     step: str
     calls: int
     how: str = "ask"
     transforms: tuple[str, ...] = ()
-    parameters: Mapping[str, str | None] = field(default_factory=dict)
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def fits(self, step: str, how: str, transforms: tuple[str, ...]) -> bool:
         """Return whether a call is one of this step, put in this way; an empty `how` fits all."""
         return self.step == step and how in ("", self.how) and self.transforms == transforms
 
-    def other(self, payload: Mapping[str, Any]) -> str:
+    def other(self, payload: Mapping[str, Any], transforms: Iterable[Transform] = ()) -> str:
         """Return what a call has else than was planned, in a few words, or an empty text."""
-        for name, value in payload.items():
-            if name not in self.parameters:
-                return f"the parameter {name!r} is not in the plan"
-            planned = self.parameters[name]
-            if planned is not None and planned != value_text(value):
-                return f"{name} is {value_text(value)}, and {planned} was planned"
+        texts = {name: value_texts(value) for name, value in named_values(payload, transforms).items()}
+        for name in texts.keys() - self.parameters.keys():
+            return f"the parameter {name!r} is not in the plan"
+        for name, planned in self.parameters.items():
+            given = texts.get(name, ABSENT)
+            if planned and not set(planned) & set(given):
+                return f"{name} is {given[-1]}, and {' or '.join(planned[:5])} was planned"
         return ""
 
 
@@ -106,16 +112,35 @@ class StudyPlan:
             raise MessageError("the plan of the study is not one, or is too long") from None
 
 
-def value_text(value: Any) -> str:
-    """Return a parameter as a text: a plain value as it is, an array by its type and shape.
+def named_values(payload: Mapping[str, Any], transforms: Iterable[Transform] = ()) -> dict[str, Any]:
+    """Return the parameters of a step, and those of the transforms in front of it, under names of their own."""
+    found = dict(payload)
+    for place, transform in enumerate(transforms, 1):
+        values = {**transform.parameters, "columns": transform.columns and list(transform.columns)}
+        found |= {f"{name} of {transform.id}{TRANSFORM}{place}": value for name, value in values.items()}
+    return found
 
-    >>> value_text(3), value_text(np.zeros((2, 3)))
-    ('3', 'float64 (2, 3)')
+
+def value_texts(value: Any) -> tuple[str, ...]:
+    """Return a parameter as a text: a plain value as it is, an array by type and shape, and with its digest.
+
+    >>> value_texts(3), value_texts(np.zeros((2, 3)))
+    (('3',), ('float64 (2, 3)', 'float64 (2, 3) c42c6af1fd1df4d3'))
     """
     if isinstance(value, np.ndarray) and value.ndim:
-        return f"{value.dtype} {value.shape}"
+        shape = f"{value.dtype} {value.shape}"
+        return shape, f"{shape} {blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()}"
     text = json.dumps(value.item() if isinstance(value, np.ndarray | np.generic) else value, default=str)
-    return text if len(text) <= 200 else f"text {blake2b(text.encode(), digest_size=8).hexdigest()}"
+    return (text if len(text) <= 200 else f"text {blake2b(text.encode(), digest_size=8).hexdigest()}",)
+
+
+def is_shape(text: str) -> bool:
+    """Return whether a text of `value_texts` fixes the shape of an array alone.
+
+    >>> [is_shape(text) for text in value_texts(np.zeros(3))]
+    [True, False]
+    """
+    return text.endswith(")")
 
 
 def _run(raw: Any) -> PlannedRun:
@@ -128,7 +153,7 @@ def _step(raw: Any) -> PlannedStep:
     _keys(raw, "step", "calls", "how", "transforms", "parameters")
     if type(raw["calls"]) is not int or not 0 < raw["calls"] <= 10**9 or len(raw["parameters"]) > _MOST:
         raise ValueError
-    parameters = {_text(name): None if value is None else _text(value) for name, value in raw["parameters"].items()}
+    parameters = {_text(name): tuple(map(_text, _list(values))) for name, values in raw["parameters"].items()}
     transforms = tuple(map(_text, _list(raw["transforms"])))
     return PlannedStep(_text(raw["step"]), raw["calls"], _text(raw["how"]), transforms, parameters)
 

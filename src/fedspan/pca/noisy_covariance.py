@@ -21,13 +21,14 @@ import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import top_eigenpairs
 from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
     MOST_COLUMNS,
     Colluding,
+    Multiplier,
     NoisySums,
     Sharers,
     Widths,
@@ -48,7 +49,7 @@ _CLEAR = 2.0
 
 @step("pca.noisy_gram", reveals="sums", noisy=True)
 def local_noisy_gram(
-    site: Site, center: Vector, width: Widths, box: bool, multiplier: Positive, sharers: Sharers, colluding: Colluding
+    site: Site, center: Vector, width: Widths, box: bool, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
     noisy = charged_noise(site, SENSITIVITY, multiplier, sharers, colluding)

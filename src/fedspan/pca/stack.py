@@ -20,7 +20,7 @@ from fedspan.sums.row_blocks import blocks, n_columns
 
 @step("pca.axes", reveals="sums")
 def local_axes(site: Site, rank: Rank) -> dict[str, Any]:
-    """Leaves the site: its `rank` leading axes times their singular values (rank, d), trace and number of rows."""
+    """Leaves the site: its `rank` leading axes, or all, times their singular values; trace and number of rows."""
     d = n_columns(site)
     R, trace = np.zeros((0, d)), 0.0
     for X in blocks(site):
@@ -28,7 +28,7 @@ def local_axes(site: Site, rank: Rank) -> dict[str, Any]:
         R = qr(np.vstack([R, X]), mode="r", check_finite=False)[0][:d]
         trace += float(np.vdot(X, X))
     _, sizes, axes = svd(R, full_matrices=False)
-    weighted = np.zeros((rank, d))  # a site with fewer rows than axes sends zeros for the rest
+    weighted = np.zeros((min(rank, d), d))  # a site with fewer rows than axes sends zeros for the rest
     k = min(rank, len(sizes))
     weighted[:k] = sizes[:k, None] * axes[:k]
     return {"axes": weighted, "trace": trace, "n": len(site)}

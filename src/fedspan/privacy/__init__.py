@@ -13,7 +13,7 @@ from fedspan.privacy.mechanisms import (
     Mechanism,
     PaperNoise,
 )
-from fedspan.privacy.noise import normal
+from fedspan.privacy.noise import normal, with_noise
 
 __all__ = [
     "Charge",
@@ -31,5 +31,6 @@ __all__ = [
     "mu_of",
     "normal",
     "sigma_of",
+    "with_noise",
     "zcdp_epsilon",
 ]

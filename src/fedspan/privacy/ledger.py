@@ -16,6 +16,7 @@ from typing import Any
 from fedspan.durable.append_file import AppendFile, AppendFileError, Entry
 from fedspan.errors import BudgetError, InputError, LedgerError
 from fedspan.federation.site.noise_query import NoiseQuery
+from fedspan.federation.versions import version_of
 from fedspan.privacy.accounting import Cost
 from fedspan.privacy.gaussian import check_budget
 
@@ -54,7 +55,7 @@ class Ledger:
     -----
     A charge is on disk before the reply leaves. A repeated query (same step, payload, transforms and data) gets the
     same noise and costs nothing, in any run, also after a restart. Noise is made of the secret and the query, so that
-    repeating a query averages nothing out.
+    repeating a query averages nothing out. To another version of fedspan it is another query, with other noise.
 
     Two processes may use one ledger: each reads what the other has written before it charges. A line that a crash cut
     short is dropped, because its reply never left. A keyed digest chains the lines: where one was changed or removed,
@@ -313,8 +314,11 @@ def _cost_of(mu2: float, rho: float) -> Cost:
 
 
 def _digest_of(query: NoiseQuery, cost: Cost) -> bytes:
-    """Return the digest of a query and of the amount of its noise."""
-    return blake2b(query.digest + repr((cost.mu2, cost.rho)).encode(), digest_size=32).digest()
+    """Return the digest of a query, of the amount of its noise, and of the version that computes the answer.
+
+    Another version may compute another answer. With the same noise their difference would have none.
+    """
+    return blake2b(query.digest + repr((cost.mu2, cost.rho, version_of("fedspan"))).encode(), digest_size=32).digest()
 
 
 def _noise_key(secret: bytes, digest: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Normal numbers from a secret key: the same for the same key, unpredictable without it.
 
 A cryptographic stream (SHAKE-256) makes the numbers, because the state of a statistical generator can be computed from
-its output. They are double-precision numbers, not real ones: ``docs/privacy.md`` states what that leaves open.
+its output. Sites add them as whole numbers of small steps (`with_noise`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,54 @@ from hashlib import shake_256
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.errors import InputError
+
 #: Numbers that are made at once; even, because they come in pairs.
 _BLOCK = 2**18
+#: Steps of the grid in one deviation of the noise, as a power of two. A double has a thousand values or more in each.
+_GRID_BITS = 40
+#: The largest noise, in units of the sensitivity: beyond it the steps of the grid would be too coarse for the sums.
+LARGEST_MULTIPLIER = 2.0**20
+
+
+def with_noise(
+    exact: NDArray[np.float64],
+    key: bytes,
+    *,
+    sensitivity: float,
+    multiplier: float,
+    sharers: int = 1,
+    numbers: int | None = None,
+) -> NDArray[np.float64]:
+    """Return numbers with a share of normal noise of `multiplier` times their sensitivity, on a grid.
+
+    Numbers and noise are rounded to whole steps of 2^-40 of the noise's deviation, and added as such. The last bits of
+    a sum of two doubles would show which sums are possible, and so the exact number, however large the noise is
+    (Mironov, "On significance of the least significant bits for differential privacy", 2012).
+
+    Parameters
+    ----------
+    sharers : int, default=1
+        The number of sites whose shares make up all of the noise.
+    numbers : int, optional
+        How many of the numbers one row can move. Default: all. Rounding moves each by a step at most. The noise is
+        larger by what that adds to the sensitivity.
+
+    Examples
+    --------
+    >>> found = with_noise(np.array([5.0, 7.0]), b"secret", sensitivity=1.0, multiplier=2.0)
+    >>> bool((np.abs(found - [5.0, 7.0]) < 2.0 * 8.6).all())
+    True
+    """
+    if not exact.size:
+        return exact
+    moved = exact.size if numbers is None else numbers
+    deviation = sensitivity / (1.0 / multiplier - math.sqrt(moved) * 2.0**-_GRID_BITS) / math.sqrt(sharers)
+    step = math.ldexp(deviation, -_GRID_BITS)
+    if not (multiplier <= LARGEST_MULTIPLIER and 1e-200 < step < 1e200):
+        raise InputError(f"noise of {multiplier:g} times a sensitivity of {sensitivity:g} can't be added")
+    steps = np.rint(np.ldexp(normal(key, exact.shape), _GRID_BITS))
+    return np.asarray(step * (np.rint(exact / step) + steps))
 
 
 def normal(key: bytes, shape: tuple[int, ...]) -> NDArray[np.float64]:

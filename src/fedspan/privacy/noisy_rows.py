@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
-from fedspan.federation.site.parameters import ArrayOf, Positive, Real
+from fedspan.federation.site.parameters import ArrayOf, Real
 from fedspan.privacy.mechanisms import GaussianData
-from fedspan.privacy.noise import normal
+from fedspan.privacy.noise import LARGEST_MULTIPLIER, with_noise
 
 Array = NDArray[Any]
+#: Lengths that are far from where double precision ends.
+Length = Annotated[float, Real(least=1e-100, most=1e100)]
 
 
 class _OneOrPerColumn:
@@ -28,12 +30,14 @@ class _OneOrPerColumn:
 
 def _mu2(clip: float, sigma: float, **_: object) -> float:
     """Return the cost: the square of how far one row can move, over the noise."""
+    if sigma > LARGEST_MULTIPLIER * 2 * clip:
+        raise InputError(f"sigma={sigma:g} must be at most {2 * LARGEST_MULTIPLIER:g} times clip={clip:g}")
     return (2 * clip / sigma) ** 2
 
 
 @transform("privacy.noisy_rows", mu2=_mu2)
 def noisy_rows(
-    X: Array, key: bytes, center: Annotated[Array | float, _OneOrPerColumn()], clip: Positive, sigma: Positive
+    X: Array, key: bytes, center: Annotated[Array | float, _OneOrPerColumn()], clip: Length, sigma: Length
 ) -> Array:
     """Return rows drawn in to a ball, plus noise.
 
@@ -47,10 +51,11 @@ def noisy_rows(
     D = np.asarray(X, dtype=np.float64) - center
     D[~np.isfinite(D).all(axis=1)] = 0.0
     largest = np.maximum(np.abs(D).max(axis=1, keepdims=True, initial=0.0), 1e-300)  # no square overflows
-    norms = largest * np.linalg.norm(D / largest, axis=1, keepdims=True)
-    D *= np.minimum(1.0, clip * (1 - 1e-9) / np.maximum(norms, 1e-300))
-    D += sigma * normal(key, D.shape)
-    return np.asarray(center + D)  # rounding changes rows that have their noise already
+    D /= largest  # first: a factor for both would have few digits where rows are huge and the ball is tiny
+    norms = np.maximum(np.linalg.norm(D, axis=1, keepdims=True), 1e-300)
+    D *= np.minimum(largest, clip * (1 - 1e-9) / norms)
+    noisy = with_noise(D, key, sensitivity=2 * clip, multiplier=sigma / (2 * clip), numbers=D.shape[1])
+    return np.asarray(center + noisy)  # rounding changes rows that have their noise already
 
 
 def with_noisy_rows(federation: Federation, privacy: GaussianData) -> Federation:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,10 +23,10 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, SecureSum, Site, Total
 from fedspan.federation.privacy_spent import ROW_ADDED
-from fedspan.federation.site.parameters import ArrayOf, Whole
+from fedspan.federation.site.parameters import ArrayOf, Real, Whole
 from fedspan.federation.site.steps import find_step
 from fedspan.privacy.mechanisms import GaussianCenters, GaussianMoments
-from fedspan.privacy.noise import normal
+from fedspan.privacy.noise import LARGEST_MULTIPLIER, with_noise
 from fedspan.privacy.run_privacy import gaussian_spent, spending
 
 Matrix = NDArray[np.float64]
@@ -38,6 +39,7 @@ BLOCK_ROWS = 1024
 #: No secure sum has more sites.
 _MOST_SITES = 2**20
 Sharers = Annotated[int, Whole(1, _MOST_SITES)]
+Multiplier = Annotated[float, Real(least=1e-9, most=LARGEST_MULTIPLIER)]
 Colluding = Annotated[int, Whole(0, _MOST_SITES)]
 Widths = Annotated[NDArray[np.float64], ArrayOf("float", 1, least=1e-300, most=1e300)]
 #: Rows, axes and centres are multiples of this, and no longer than 1, 1 and 2. Then their products are exact in double
@@ -71,11 +73,10 @@ def charged_noise(
     have the same multiplier and shares, or there is no sum. So `sharers` sites or more keep their noise secret, and the
     variances of their shares add up to the whole one, or to more.
     """
-    deviation = sensitivity * share_of(multiplier, sharers)
     if sharers > 1:
-        site.hidden_among(sharers + colluding, deviation=deviation)
+        site.hidden_among(sharers + colluding, deviation=sensitivity * share_of(multiplier, sharers))
     key = site.charged(mu2=multiplier**-2, again=sharers > 1)
-    return lambda exact: exact + deviation * normal(key, exact.shape)
+    return partial(with_noise, key=key, sensitivity=sensitivity, multiplier=multiplier, sharers=sharers)
 
 
 def share_of(multiplier: float, sharers: int) -> float:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Positive, Vector
+from fedspan.federation.site.parameters import Vector
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
     Colluding,
+    Multiplier,
     NoisySums,
     Sharers,
     Widths,
@@ -40,7 +41,7 @@ _CLEAR = 2.0
 
 @step("sums.noisy_sums", reveals="sums", noisy=True)
 def local_noisy_sums(
-    site: Site, center: Vector, width: Widths, box: bool, multiplier: Positive, sharers: Sharers, colluding: Colluding
+    site: Site, center: Vector, width: Widths, box: bool, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u^2, u and 1 / 2 over its rows, with its share of the noise; charged."""
     noisy = charged_noise(site, SENSITIVITY, multiplier, sharers, colluding)

@@ -19,9 +19,9 @@ import numpy as np
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.privacy.mechanisms import GaussianMoments
-from fedspan.privacy.noisy_sums import BLOCK_ROWS, Colluding, NoisySums, Sharers, charged_noise, noisy_sums
+from fedspan.privacy.noisy_sums import BLOCK_ROWS, Colluding, Multiplier, NoisySums, Sharers, charged_noise, noisy_sums
 from fedspan.sums.plausible_totals import whole
 
 _PARTS = 8
@@ -31,7 +31,7 @@ ROUNDS = 5
 
 @step("sums.noisy_counts", reveals="sums", noisy=True)
 def local_noisy_counts(
-    site: Site, low: Vector, high: Vector, multiplier: Positive, sharers: Sharers, colluding: Colluding
+    site: Site, low: Vector, high: Vector, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the number of its values up to `low`, in each part, and above `high`, with noise; charged."""
     edges = _edges(low, high)

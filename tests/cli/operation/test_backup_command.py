@@ -120,7 +120,9 @@ def test_what_is_refused(kits, config, tmp_path, capsys):
 def test_a_hostile_backup_writes_nothing_elsewhere(tmp_path, name, capsys):
     file = tmp_path / "evil.tar.gz"
     with tarfile.open(file, "w:gz") as tar:
-        head = b'{"kind": "site", "name": "n", "federation": "f", "version": "0", "when": "", "config": ""}'
+        head = (
+            b'{"kind": "site", "name": "n", "federation": "f", "version": "0", "when": "", "config": "", "ledger": ""}'
+        )
         for one, body in (("fedspan-backup.json", head), (name, b"x")):
             member = tarfile.TarInfo(one)
             member.size = len(body)
@@ -128,6 +130,27 @@ def test_a_hostile_backup_writes_nothing_elsewhere(tmp_path, name, capsys):
     assert main(["restore", str(file), "--to", str(tmp_path / "a" / "new")]) == 2
     assert "does not belong" in capsys.readouterr().err
     assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'{"kind": "site", "name": "n", "federation": "f", "version": "0", "when": "", "config": "", "ledger": %s}',
+        b"[" * 100_000,
+        b"[]",
+        b"{}",
+    ],
+)
+def test_a_hostile_head_of_a_backup_touches_no_other_ledger(tmp_path, head, capsys):
+    ledger = Ledger(tmp_path / "x.ledger", 2.0, 1e-6)
+    head = head % f'"{tmp_path}/x.ledger"'.encode() if b"%s" in head else head
+    with tarfile.open(tmp_path / "evil.tar.gz", "w:gz") as tar:
+        member = tarfile.TarInfo("fedspan-backup.json")
+        member.size = len(head)
+        tar.addfile(member, io.BytesIO(head))
+    assert main(["restore", str(tmp_path / "evil.tar.gz"), "--to", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err.startswith("fedspan: ")
+    ledger.key(query(0), mu2=0.01)  # it was not marked as restored
 
 
 def test_a_ledger_without_doubt_charges(tmp_path):

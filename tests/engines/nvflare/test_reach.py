@@ -58,6 +58,15 @@ def kit_at(path, address):
     return replace(read_kit(path), server=f"{address[0]}:{address[1]}")
 
 
+@pytest.mark.parametrize(("code", "clock"), [(9, True), (10, True), (18, False)])
+def test_a_clock_that_is_wrong_is_named(code, clock):
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = code, "as OpenSSL says"
+    words = reach.in_words(error)
+    assert ("set this machine's clock" in words) == clock
+    assert ("does not belong to this kit's federation" in words) != clock
+
+
 def test_each_reason_has_its_sentence(kits, listening):
     assert reach.trouble(kit_at(kits / "ours" / "alice", listening)) is None
     foreign = reach.trouble(kit_at(kits / "theirs" / "alice", listening))

@@ -17,6 +17,7 @@ from fedspan.engines.nvflare.client.study_client import submit_study, unzip
 from fedspan.engines.remote.coordinator import site_directory
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.errors import InputError
 from tests.engines.nvflare.conftest import SITES, processes_of, rows_of, wait_until
 from tests.engines.nvflare.studies import assert_report_again, study_at, wait_for_study
 
@@ -172,3 +173,13 @@ def test_an_archive_writes_no_file_outside_its_folder(tmp_path):
     unzip(buffer.getvalue(), tmp_path / "in")
     assert not (tmp_path / "outside").exists()
     assert stat.S_IMODE((tmp_path / "in" / "outside").stat().st_mode) == 0o600
+
+
+def test_an_archive_that_unfolds_too_far_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedspan.engines.nvflare.client.study_client._LARGEST_RESULTS", 10**6)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(10**6 + 1))
+    with pytest.raises(InputError, match="the results have 1,000,001 bytes"):
+        unzip(buffer.getvalue(), tmp_path / "in")
+    assert not any((tmp_path / "in").iterdir())

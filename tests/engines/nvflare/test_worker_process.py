@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
-from fedspan.engines.nvflare.site.worker_process import Supervisor
-from fedspan.engines.nvflare.site.worker_socket import socket_path
+from fedspan.engines.nvflare.site.worker_process import Supervisor, socket_path
 
 
 @pytest.fixture
@@ -75,5 +74,12 @@ def test_the_console_shows_the_notices_of_a_worker(tmp_path, monkeypatch):
     line = supervised._first_line()
     assert line == "ready"
     threading.Thread(target=supervised._watch, daemon=True).start()
-    assert twice.wait(20)
+    assert twice.wait(300)
     assert shown == ["closed, because", "the worker died (0) and restarts"]
+
+
+def test_the_socket_of_a_deep_kit_has_a_relative_path(tmp_path, monkeypatch):
+    deep = tmp_path / ("a" * 60) / ("b" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    assert socket_path(deep) == "worker.sock"

@@ -10,6 +10,7 @@ from fedspan.engines.remote.coordinator.signed_requests import Lost
 from fedspan.engines.remote.site.site_worker import SiteWorker
 
 from .people import authority, identity, user
+from .steps_here import worker_here
 
 
 class Killed(BaseException):
@@ -17,17 +18,18 @@ class Killed(BaseException):
 
 
 class Network:
-    """A transport, with the sites at its end.
+    """A transport, with the sites at its end. With ``processes=True`` their steps run in processes of their own.
 
     `lose` decides for every message, ``lose(site, "request" | "answer")``; `meddle` may change its bytes.
     """
 
-    def __init__(self, sites, folder, secure_sum=None, members=None, **options):
+    def __init__(self, sites, folder, secure_sum=None, members=None, processes=False, **options):
         self.data = {site.name: site for site in sites}
         self.sites = tuple(sorted(self.data))
         self.folder = folder
         self.authority = authority(self.sites, secure_sum=secure_sum, members=members)
         self.identities = {}  # of sites whose key was replaced
+        self.make_worker = SiteWorker if processes else worker_here
         self.options = options
         self.workers: dict[str, SiteWorker] = {}
         self.gone: set[str] = set()
@@ -44,7 +46,7 @@ class Network:
         """Start a site's process, after the one before it was killed: all that it has is its folder."""
         if name in self.workers:
             self.workers.pop(name).close()
-        self.workers[name] = SiteWorker(
+        self.workers[name] = self.make_worker(
             self.data[name],
             self.folder / name,
             self.identities.get(name) or identity(name),

@@ -14,7 +14,7 @@ from fedspan.engines.remote.messages.identity import Identity
 from fedspan.federation.outcomes import FailureKind
 
 from .network import Network
-from .people import certificate, identity, key, member_list, pem, signed
+from .people import certificate, identity, key, member_list, pem
 
 NAMES = "abcd"
 
@@ -56,13 +56,13 @@ def study(network, change, rounds=6, quorum="majority", at=17):
 def listed(network, **changes):
     """Hand out the next version of the list."""
     now = network.authority.members
-    network.authority.offer(signed(now.changed(members={**now.members, **changes})))
+    network.authority.take(now.changed(members={**now.members, **changes}))
 
 
 @pytest.mark.parametrize("at", [16, 18, 19])
 def test_a_site_that_is_removed_is_in_no_further_sum_and_the_run_goes_on(network, at):
     def remove():
-        network.authority.offer(signed(network.authority.members.without("d", "removed")))
+        network.authority.take(network.authority.members.without("d", "removed"))
 
     totals = study(network, remove, at=at)
     everyone, rest = 6.0 * (1 + 2 + 4 + 8), 6.0 * (1 + 2 + 4)
@@ -79,7 +79,7 @@ def test_a_site_that_is_removed_is_in_no_further_sum_and_the_run_goes_on(network
 
 def test_a_run_that_needs_all_sites_ends_with_a_sentence(network):
     def remove():
-        network.authority.offer(signed(network.authority.members.without("d", "removed")))
+        network.authority.take(network.authority.members.without("d", "removed"))
 
     with pytest.raises(fs.errors.QuorumError, match="site 'd' was removed from the federation"):
         study(network, remove, quorum="all")
@@ -153,6 +153,6 @@ def test_a_removed_user_is_refused_by_sites(network):
     fed = network.federation()
     assert fed.ask(weighed, weight=1.0).ok.keys() == set(NAMES)
     now = network.authority.members
-    network.authority.offer(signed(replace(now.without("alice", "removed on a Monday"))))
+    network.authority.take(replace(now.without("alice", "removed on a Monday")))
     with pytest.raises(fs.errors.QuorumError, match="the certificate of 'alice' was revoked: removed on a Monday"):
         fed.ask(weighed, weight=1.0)

@@ -48,14 +48,14 @@ def test_the_sites_reports_can_be_requested(net):
     with net.federation() as fed:
         reports = fed.engine.reports()
         assert list(reports) == ["a", "c"]
-        assert fed.engine.missing_reports == {"b": "the site is not connected"}
+        assert fed.engine.directory.refused["b"].refused == "the site is not connected"
         assert reports["a"].fingerprint.startswith("6x3 float64 #")
         net.start("b")
         assert list(fed.engine.reports(refresh=True)) == ["a", "b", "c"]
-        assert fed.engine.missing_reports == {}
+        assert fed.engine.directory.refused == {}
         net.meddle = lambda site, what, data: b"?" + data[1:] if (site, what) == ("a", "request") else data
         assert list(fed.engine.reports(refresh=True)) == ["b", "c"]
-        assert "a" in fed.engine.missing_reports
+        assert "a" in fed.engine.directory.refused
 
 
 def publish(net, kinds):

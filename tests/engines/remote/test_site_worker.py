@@ -24,6 +24,7 @@ from fedspan.wire import decode
 
 from .people import authority, identity, user
 from .steps import broken, count, leaving, objecting, walk
+from .steps_here import worker_here
 
 SITE = fs.Site("a", np.arange(12.0).reshape(4, 3))
 
@@ -53,8 +54,8 @@ class Owner(Admission):
 class Desk:
     """A site, and a user that writes to it."""
 
-    def __init__(self, folder, site=SITE, **options):
-        self.folder, self.options, self.site = folder, options, site
+    def __init__(self, folder, site=SITE, make_worker=worker_here, **options):
+        self.folder, self.options, self.site, self.make_worker = folder, options, site, make_worker
         self.worker = None
         self.open()
 
@@ -62,7 +63,7 @@ class Desk:
         if self.worker is not None:
             self.worker.close()
         known = authority(["a", "b", "c"])
-        self.worker = SiteWorker(self.site, self.folder, identity("a"), known, **self.options)
+        self.worker = self.make_worker(self.site, self.folder, identity("a"), known, **self.options)
 
     def request(self, step=count, number=0, after=-1, who=None, run="r", kind="call", payload=None, over=None, **head):
         step = find_step(step) if not isinstance(step, str) else replace(find_step(count), id=step)
@@ -169,7 +170,8 @@ def test_a_call_that_was_not_accepted_is_taken_back(desk):
     assert desk.ask(walk, 3, 2, payload={"pull": 0.5})["steps"] == 3
 
 
-def test_a_step_that_fails_takes_the_state_nowhere(desk):
+def test_a_step_that_fails_takes_the_state_nowhere(tmp_path):
+    desk = Desk(tmp_path / "a", make_worker=SiteWorker)
     desk.ask(walk, 0, -1, payload={"pull": 0.5})
     why = desk.why(broken, 1, 0, outcome="failed")
     assert why == "step 'tests.engines.remote.steps.broken' raised RuntimeError, whose text stays at the site"
@@ -259,7 +261,7 @@ def test_the_site_answers_whatever_a_head_holds(desk, missing, value):
 
 
 def test_a_late_call_does_not_overlap_the_next(desk, tmp_path):
-    inside, leave = tmp_path / "inside", tmp_path / "leave"  # steps run in another process
+    inside, leave = tmp_path / "inside", tmp_path / "leave"  # files: a step may run in another process
 
     @fs.step
     def slow(site):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
+from fedspan.checks import json_value
 from fedspan.cli.console import print_line
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import InputError, LedgerError
@@ -25,6 +26,7 @@ from fedspan.privacy import Ledger
 _LEFT_OUT = ("transfer", "worker.sock", "log.txt", "worker.log", "about.json")
 _ABOUT = "fedspan-backup.json"
 _LARGEST_NAME = 4096
+_FACTS = {"kind", "name", "federation", "version", "when", "config", "ledger"}
 
 
 def backup(kit: Path, to: Path, config: Path | None) -> int:
@@ -67,7 +69,9 @@ def restore(file: Path, to: Path) -> int:
             body = None if first is None or first.name != _ABOUT else tar.extractfile(first)
             if body is None:
                 raise InputError(f"{file} is not a backup of 'fedspan backup'")
-            about = json.loads(body.read())
+            about = json_value(body.read(2**20))
+            if not isinstance(about, dict) or not all(isinstance(about.get(name), str) for name in _FACTS):
+                raise InputError(f"{file} is not a backup of 'fedspan backup'")
             to.mkdir(mode=0o700, parents=True, exist_ok=True)
             for member in tar:
                 if member.name != _ABOUT:
@@ -79,8 +83,8 @@ def restore(file: Path, to: Path) -> int:
         print_line(f"it was made by fedspan {about['version']}, and this is fedspan {version_of('fedspan')}")
     if about["kind"] == "site":
         print_line(f"{to / 'owner'}: {about['config']}, log and decisions; put them where the site had them")
-    if about.get("ledger"):
-        _mark(to / "owner" / about["ledger"])
+    if about["ledger"]:
+        _mark(to / "owner" / Path(about["ledger"]).name)
     return 0
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from fedspan.cli.console import print_line
 from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
-from fedspan.engines.nvflare.site.worker_socket import socket_path
+from fedspan.engines.nvflare.site.worker_process import socket_path
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import FedspanError
 from fedspan.federation.versions import version_of

@@ -1,7 +1,7 @@
 """Rehearsals: what a study would request of sites, found by running it on made-up rows of the same columns.
 
-It runs twice, on different rows. What is the same both times (the steps, a setting, the shape of an array) is fixed in
-the plan; what differs follows from the data.
+It runs twice, on different rows, the second time on few, with a column that is constant. What is the same both times
+(the steps, a setting, the shape of an array) is fixed in the plan; what differs follows from the data.
 """
 
 from __future__ import annotations
@@ -15,16 +15,31 @@ from typing import Any
 import numpy as np
 
 from fedspan.engines.local.embedded import LocalEngine, LocalFederation
-from fedspan.errors import InputError
+from fedspan.errors import FedspanError, InputError
 from fedspan.federation import CallRecord, Federation, Observer, Policy, RunRecord, Site
 from fedspan.federation.calls.call import Call, Outcome
 from fedspan.federation.site.steps import find_step
-from fedspan.owner.study_plan import SECURE, PlannedRun, PlannedStep, StudyPlan, value_text
+from fedspan.owner.study_plan import (
+    ABSENT,
+    SECURE,
+    TRANSFORM,
+    PlannedRun,
+    PlannedStep,
+    StudyPlan,
+    named_values,
+    value_texts,
+)
 
-#: Made-up rows of a site, in each of the two rehearsals.
-_ROWS = (240, 300)
+#: Made-up rows of a site, in the first rehearsal, in the second, and in the second for a study that needs more.
+_ROWS = (240, 60, 300)
+#: Columns of numbers of a table in which one may be constant.
+_LEAST_VARYING = 2
+
+#: The most values of a parameter that a plan names one by one.
+_MOST_VALUES = 50
 
 _Key = tuple[str, str, tuple[str, ...]]  # step, how, transforms
+_Texts = tuple[str, ...]  # of one value: the first is the least exact
 
 
 @dataclass(frozen=True)
@@ -41,7 +56,7 @@ class _Seen(Observer):
     """What the runs of one rehearsal requested."""
 
     runs: list[RunRecord] = field(default_factory=list)
-    calls: dict[str, dict[int, list[tuple[_Key, dict[str, str]]]]] = field(default_factory=dict)
+    calls: dict[str, dict[int, list[tuple[_Key, dict[str, _Texts]]]]] = field(default_factory=dict)
     loops: dict[str, list[int]] = field(default_factory=dict)  # by run: the most rounds of each loop
     rounds: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)  # by run and call: loop and round
 
@@ -68,7 +83,7 @@ class _Seen(Observer):
         elif call.session:  # a later stage of a secure sum
             return
         key = step.id, how, tuple(transform.id for transform in call.transforms)
-        values = {name: value_text(value) for name, value in payload.items()}
+        values = {name: _texts(value) for name, value in named_values(payload, call.transforms).items()}
         self.calls.setdefault(call.run, {}).setdefault(call.number, []).append((key, values))
 
 
@@ -76,7 +91,11 @@ def rehearse(
     work: Callable[[Federation], Any], sites: Mapping[str, Columns], title: str, policy: Policy, seed: int = 0
 ) -> StudyPlan:
     """Return the plan of `work`, which takes a federation and fits models on it."""
-    seen = [_rehearsed(work, sites, policy, seed, number) for number in range(2)]
+    seen = [_rehearsed(work, sites, policy, seed, 0)]
+    try:
+        seen.append(_rehearsed(work, sites, policy, seed, 1))
+    except FedspanError:  # it needs more rows, or columns that vary
+        seen.append(_rehearsed(work, sites, policy, seed, 2))
     first, second = ([record.what for record in one.runs] for one in seen)
     if first != second:
         raise InputError("the study can't be planned: which models it fits depends on the rows")
@@ -123,7 +142,10 @@ def _planned(first: RunRecord, second: RunRecord, *seen: _Seen) -> PlannedRun:
         exact = bounds[0][key] == bounds[1][key]
         calls = max(bounds[0][key], bounds[1][key]) * (1 if exact and how != SECURE else 2)
         names = sorted({*values[0].get(key, {}), *values[1].get(key, {})})
-        fixed = {name: _same(values[0].get(key, {}).get(name), values[1].get(key, {}).get(name)) for name in names}
+        fixed = {}
+        for name in names:
+            most = _MOST_VALUES if TRANSFORM in name else 1  # a step's own parameters change as a run goes
+            fixed[name] = _same(*(one.get(key, {}).get(name, set()) for one in values), most=most)
         steps.append(PlannedStep(step, calls, how, transforms, fixed))
     settings = ", ".join(f"{name}={value}" for name, value in _settings(first).items())
     privacy = "" if first.privacy is None else first.privacy.sentence().partition("; ")[0].replace(", simulated", "")
@@ -150,18 +172,32 @@ def _bounds(seen: _Seen, run: str) -> Counter[_Key]:
     return found
 
 
-def _values(seen: _Seen, run: str) -> dict[_Key, dict[str, set[str]]]:
-    found: dict[_Key, dict[str, set[str]]] = {}
+def _values(seen: _Seen, run: str) -> dict[_Key, dict[str, set[_Texts]]]:
+    given: dict[_Key, list[dict[str, _Texts]]] = {}
     for calls in seen.calls.get(run, {}).values():
         for key, values in calls:
-            for name, value in values.items():
-                found.setdefault(key, {}).setdefault(name, set()).add(value)
-    return found
+            given.setdefault(key, []).append(values)
+    return {
+        key: {name: {values.get(name, ABSENT) for values in calls} for name in set().union(*calls)}
+        for key, calls in given.items()
+    }
 
 
-def _same(some: set[str] | None, others: set[str] | None) -> str | None:
-    """Return the one value that a parameter had in all calls of both rehearsals, if it had one."""
-    return next(iter(some)) if some and some == others and len(some) == 1 else None
+def _same(some: set[_Texts], others: set[_Texts], most: int) -> tuple[str, ...]:
+    """Return the values of a parameter, at most as many, if they were the same in both rehearsals, or their shapes."""
+    for exactness in (-1, 0):
+        first, second = ({texts[exactness] for texts in one} for one in (some, others))
+        if first == second and len(first) <= most:
+            return tuple(sorted(first))
+    return ()
+
+
+def _texts(value: Any) -> _Texts:
+    """Return the texts of a value. Arrays of zeros or ones often follow from the data: their shape alone counts."""
+    plain = (
+        isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and (not value.any() or bool((value == 1).all()))
+    )
+    return value_texts(value)[:1] if plain else value_texts(value)
 
 
 def _settings(record: RunRecord) -> dict[str, Any]:
@@ -177,6 +213,9 @@ def _made_up(name: str, columns: Columns, rng: np.random.Generator, number: int)
 
     rows = _ROWS[number]
     cells = {column: _cells(kind, rows, rng, number) for column, kind in columns.kinds.items()}
+    varying = [column for column, kind in columns.kinds.items() if kind == "number"]
+    if number == 1 and len(varying) > _LEAST_VARYING:
+        cells[varying[-1]] = np.full(rows, 3.5)
     frame = pd.DataFrame(cells)
     y: Any = rng.integers(0, 2, rows) if columns.target else None
     if len(columns.target) > 1:  # such as time and event

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,8 @@ from fedspan.errors import InputError, MissingPackageError
 ROOT_DAYS, DAYS = 3650, 360
 #: Clocks may differ by this much when a certificate has just been issued.
 CLOCKS_DIFFER = timedelta(minutes=5)
+#: How long before it is issued a certificate begins: a clock that is behind makes no one wait, or seem a stranger.
+BACKDATED = timedelta(days=1)
 LEAST_BITS = 2048
 _ORGANISATION = "fedspan"
 
@@ -53,6 +55,7 @@ def new_key() -> bytes:
     return pem
 
 
+@lru_cache(maxsize=8)  # a check of its primes takes 40 ms, and the authority's key is read for every signature
 def read_key(key: bytes) -> Any:
     """Read an RSA private key."""
     try:
@@ -177,7 +180,7 @@ def _host(host: str) -> Any:
 def _builder(subject: Any, issuer: Any, public: Any, signer: Any, days: float) -> Any:
     x509, now = crypto().x509, datetime.now(UTC)
     builder = x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=public)
-    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - CLOCKS_DIFFER)
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - BACKDATED)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer)
     builder = builder.add_extension(authority, critical=False)

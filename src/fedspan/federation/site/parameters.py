@@ -100,7 +100,7 @@ class ArrayOf:
 
     `kind` is ``"float"`` (finite unless `finite` is False; single precision stays, whole numbers become double),
     ``"whole"`` (becomes int64), ``"flag"``, ``"byte"``, ``"word"`` (uint64) or ``"text"``. Values are at least `least`
-    and at most `most`.
+    and at most `most`. With `distinct` none occurs twice.
     """
 
     kind: str
@@ -108,6 +108,7 @@ class ArrayOf:
     finite: bool = True
     least: float = -math.inf
     most: float = math.inf
+    distinct: bool = False
 
     def check(self, name: str, value: object) -> NDArray[Any]:
         """Return the array in the declared type, or refuse the value."""
@@ -123,6 +124,8 @@ class ArrayOf:
         bounded = math.isfinite(self.least) or math.isfinite(self.most)
         if bounded and array.size and not (array.min().item() >= self.least and array.max().item() <= self.most):
             raise MessageError(f"{name} must hold numbers from {self.least:g} to {self.most:g}")
+        if self.distinct and len(np.unique(array)) < array.size:
+            raise MessageError(f"{name} must hold no value twice")
         return array
 
 
@@ -156,7 +159,8 @@ Matrix = Annotated[NDArray[np.float64], ArrayOf("float", 2)]
 Stack = Annotated[NDArray[np.float64], ArrayOf("float", 3)]
 Indices = Annotated[NDArray[np.int64], ArrayOf("whole", 1)]
 Flags = Annotated[NDArray[np.bool_], ArrayOf("flag", 1)]
-Labels = Annotated[NDArray[np.str_], ArrayOf("text", 1)]
+#: Names of groups, sites or columns. One that occurred twice would count the same rows twice.
+Labels = Annotated[NDArray[np.str_], ArrayOf("text", 1, distinct=True)]
 Positive = Annotated[float, Real(above=0.0)]
 NotNegative = Annotated[float, Real(least=0.0)]
 Share = Annotated[float, Real(least=0.0, most=1.0)]

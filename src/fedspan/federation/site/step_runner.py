@@ -26,7 +26,7 @@ class StepRunner:
     def __init__(self, site: Site) -> None:
         self.site = site
         self._is_plain = site.ledger is None
-        self._seen_through: tuple[tuple[bytes, ...], Site] = ((), site)
+        self._seen_through: tuple[bytes, Site] = (b"", site)
 
     def run(self, call: Call, payload: Message, context: CallContext) -> Message:
         """Run the step and return its reply."""
@@ -50,16 +50,17 @@ class StepRunner:
         digests = call.transform_digests
         # Simulated noise depends on the run's seed.
         private = any(transform.private for transform in call.transforms)
-        key = (*digests, repr(call.seed).encode()) if private else digests
-        known, site = self._seen_through
-        if known != key:
+        key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
+        before, seen = self._seen_through
+        if before != key:
+            # Transforms after those of the last call begin with what that view keeps of the rows.
+            more = before and not private and key.startswith(before)
+            first, site = (len(before) // len(digests[0]), seen) if more else (0, self.site)
             ledger = own.ledger if private else None
-            if not known or known != key[: len(known)]:  # else it adds transforms to the view before
-                known, site = (), self.site
-            for number, transform in enumerate(call.transforms[len(known) :], len(known)):
+            for number, transform in enumerate(call.transforms[first:], first):
                 site = transform.applied_to(site, ledger, call.run, digests[:number])
             self._seen_through = (key, site)
-        return site
+        return self._seen_through[1]
 
 
 def reply_of(call: Call, payload: Message, site: Site) -> Message:

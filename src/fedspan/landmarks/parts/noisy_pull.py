@@ -30,7 +30,8 @@ from fedspan.landmarks.parts.kernel_pull import (
     rows_pull,
 )
 from fedspan.linalg.kernels.gaussian_kernel import squared_norms
-from fedspan.privacy.noise import normal
+from fedspan.privacy.noise import normal, with_noise
+from fedspan.privacy.noisy_sums import Multiplier
 
 Array = NDArray[Any]
 
@@ -65,7 +66,9 @@ def gradient_sensitivity(n_rows: int, n_landmarks: int, gamma: float) -> float:
 
 
 @step("landmarks.noisy_pull", reveals="sums", counts=["n"], noisy=True)
-def local_noisy_pull(site: Site, Y: Matrix, gamma: Gamma, multiplier: Positive, device: Device = "") -> dict[str, Any]:
+def local_noisy_pull(
+    site: Site, Y: Matrix, gamma: Gamma, multiplier: Multiplier, device: Device = ""
+) -> dict[str, Any]:
     """Leaves the site: ``A_p`` (n_y, m) plus noise of `multiplier` times its sensitivity, and its number of rows.
 
     Charged to the site's ledger.
@@ -83,7 +86,7 @@ def local_noisy_descent(
     size: Positive,
     steps: Passes,
     upload: Upload,
-    multiplier: Positive,
+    multiplier: Multiplier,
     device: Device = "",
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks, or its mean gradient, after some steps by noisy ``A_p``; n_p.
@@ -157,8 +160,8 @@ def _check_landmarks(Y: Array) -> None:
 
 
 def _noisy(site: Site, Y: Array, gamma: float, multiplier: float, key: bytes, device: str) -> Array:
-    sigma = multiplier * pull_sensitivity(len(Y), gamma)
-    return np.asarray(bounded_pull(site, Y, gamma, device) + sigma * normal(key, Y.shape))
+    sensitivity = pull_sensitivity(len(Y), gamma)
+    return with_noise(bounded_pull(site, Y, gamma, device), key, sensitivity=sensitivity, multiplier=multiplier)
 
 
 def _paper_noisy(site: Site, Y: Array, gamma: float, beta: float, key: bytes, device: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from fedspan.privacy.mechanisms import GaussianCenters, per_column
 from fedspan.privacy.noisy_sums import (
     Centres,
     Colluding,
+    Multiplier,
     NoisySums,
     Sharers,
     charged_noise,
@@ -68,7 +69,7 @@ class _Orthonormal:
 
 @step("maps.noisy_scatter", reveals="sums", noisy=True)
 def local_noisy_scatter(
-    site: Site, center: Vector, clip: Positive, multiplier: Positive, sharers: Sharers, colluding: Colluding
+    site: Site, center: Vector, clip: Positive, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
     return local_noisy_gram(site, center, np.full(len(center), clip), False, multiplier, sharers, colluding)
@@ -81,7 +82,7 @@ def local_noisy_cells(
     clip: Positive,
     axes: Annotated[NDArray[np.float64], _Orthonormal()],
     centres: Centres,
-    multiplier: Positive,
+    multiplier: Multiplier,
     sharers: Sharers,
     colluding: Colluding,
 ) -> dict[str, Any]:

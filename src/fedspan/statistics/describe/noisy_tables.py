@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Index, Labels, Matrix, Positive, Vector, Whole
+from fedspan.federation.site.parameters import Index, Labels, Matrix, Vector, Whole
 from fedspan.privacy.mechanisms import GaussianMoments, per_column
-from fedspan.privacy.noisy_sums import Colluding, Sharers, charged_noise, noisy_sums
+from fedspan.privacy.noisy_sums import Colluding, Multiplier, Sharers, charged_noise, noisy_sums
 from fedspan.statistics.describe.description import CategoryCounts, Description
 from fedspan.statistics.describe.parts.group_counts import name_codes
 from fedspan.statistics.describe.parts.grouped_rows import (
@@ -56,7 +56,7 @@ def local_noisy_table(
     sizes: Numbers,
     by: By,
     groups: Labels,
-    multiplier: Positive,
+    multiplier: Multiplier,
     sharers: Sharers,
     colluding: Colluding,
 ) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def local_noisy_bins(
     bins: Bins,
     by: By,
     groups: Labels,
-    multiplier: Positive,
+    multiplier: Multiplier,
     sharers: Sharers,
     colluding: Colluding,
 ) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def local_noisy_cross_counts(
     second: Index,
     first_names: Labels,
     second_names: Labels,
-    multiplier: Positive,
+    multiplier: Multiplier,
     sharers: Sharers,
     colluding: Colluding,
 ) -> dict[str, Any]:

@@ -20,12 +20,13 @@ import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.pca.noisy_covariance import SENSITIVITY, WEIGHT, about_mean, pair_weights, refuse_many_columns
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import (
     BLOCK_ROWS,
     Colluding,
+    Multiplier,
     Sharers,
     Widths,
     charged_noise,
@@ -44,7 +45,7 @@ _CLEAR = 2.0
 
 @step("regression.noisy_products", reveals="sums", noisy=True)
 def local_noisy_products(
-    site: Site, center: Vector, width: Widths, box: bool, multiplier: Positive, sharers: Sharers, colluding: Colluding
+    site: Site, center: Vector, width: Widths, box: bool, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows with targets, with its share of the noise.
 

@@ -25,6 +25,8 @@ MOST_HOURS = 720.0
 
 #: Seconds for an answer, which may hold all results.
 _LIMIT = 60.0
+#: Bytes of all files of a study's results, once they are unpacked.
+_LARGEST_RESULTS = 2**32
 
 
 def submit_study(kit: Path, title: str, text: str, hours: float) -> str:
@@ -84,6 +86,9 @@ def unzip(archive: bytes, folder: Path) -> None:
     """Write an archive's files into `folder`, for its owner alone, and none outside it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        unfolded = sum(member.file_size for member in opened.infolist())
+        if unfolded > _LARGEST_RESULTS:
+            raise InputError(f"the results have {unfolded:,} bytes, more than the {_LARGEST_RESULTS:,} that are taken")
         opened.extractall(folder)  # it takes ".." and absolute paths for names inside the folder
     for path in folder.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)

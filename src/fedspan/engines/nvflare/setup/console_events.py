@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
-from typing import ClassVar
 
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
 
@@ -92,18 +91,6 @@ class NewEvents:
         if line != self.last or now - self._when > self._again:
             self.last, self._when = line, now
             report(line)
-
-
-class Refusal:
-    """What this process learnt of its registration: `final` when the coordinator does not admit it."""
-
-    final: ClassVar[bool] = False
-
-    @classmethod
-    def take(cls, why: str) -> None:
-        """Report why the coordinator refuses this site."""
-        cls.final |= REFUSED in why
-        report(f"the coordinator refuses this site: {why.replace(REFUSED, '')}")
 
 
 def report(line: str) -> None:

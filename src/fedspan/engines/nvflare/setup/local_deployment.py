@@ -137,10 +137,8 @@ def _free_port() -> int:
 
 def _processes_of(folder: Path) -> list[int]:
     """Return the other processes that name `folder` on their command line: each works for a kit in it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with suppress(OSError):
-                if str(folder).encode() + b"/" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-    return found
+    import psutil
+
+    found = psutil.process_iter(["cmdline"])
+    named = [one.pid for one in found if f"{folder}/" in " ".join(one.info["cmdline"] or ())]
+    return [pid for pid in named if pid != os.getpid()]

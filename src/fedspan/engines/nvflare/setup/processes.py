@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedspan.engines.members.kit_instance import lock_kit
 from fedspan.engines.members.member_list import ends_soon
-from fedspan.engines.nvflare.setup.console_events import Refusal, report
+from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
 from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start, no_tensors
@@ -127,12 +127,7 @@ def _restart_when_it_ends(command: list[str]) -> None:
     def restart() -> None:
         os.execve(sys.executable, [sys.executable, "-m", "fedspan", *command], environment_at_start())
 
-    def ended() -> None:
-        if Refusal.final:
-            _end_all("not admitted: this process ends", lambda: os._exit(NOT_ADMITTED))
-        _end_all("the coordinator refused this site, or died meanwhile: trying again", restart)
-
-    flare.when_it_ends(ended)
+    flare.when_it_ends(lambda: _end_all("the coordinator refused this site, or died meanwhile: trying again", restart))
     site_link.restart = lambda why: _end_all(why, restart)
 
 
@@ -147,18 +142,10 @@ def _run(kit: Kit, listen: str | None, named: list[str]) -> int:
 
 def _end_all(why: str, then: Callable[[], None]) -> None:
     """Kill the processes of runs, whose state is on the disk, and then end this one."""
+    import psutil
+
     report(why)
-    for child in _children_of(os.getpid()):
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
     then()
-
-
-def _children_of(parent: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                found += [int(entry.name)] if int(fields[1]) == parent else []
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -11,6 +12,9 @@ from fedspan.engines.nvflare.setup.kit import Kit
 
 #: Seconds for a handshake, and for the coordinator's verdict after it.
 DEADLINE, VERDICT = 10.0, 2.0
+
+#: OpenSSL's codes of certificates that are not valid yet, or no longer.
+_BY_CLOCK = (9, 10)
 
 ENDED = "the coordinator ends the connection before it sends anything: it does not accept this kit's certificate"
 
@@ -42,6 +46,12 @@ def in_words(error: OSError) -> str:
     >>> in_words(ConnectionRefusedError(111, "Connection refused"))
     'the coordinator cannot be reached: Connection refused'
     """
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _BY_CLOCK:
+        now = time.strftime("%Y-%m-%d %H:%M")
+        return (
+            f"the coordinator's certificate is not valid by the clock here, which says {now}: set this machine's "
+            "clock, or let the authority renew the certificate"
+        )
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the coordinator does not belong to this kit's federation: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -29,11 +29,11 @@ from fedspan.engines.nvflare.flare import (
     send_instance,
     serve,
 )
-from fedspan.engines.nvflare.setup.console_events import NewEvents, Refusal, report
+from fedspan.engines.nvflare.setup.console_events import REFUSED, NewEvents, report
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.setup.reach import trouble
-from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
+from fedspan.engines.nvflare.site.worker_process import LONGEST, socket_path
 from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.errors import FedspanError
 
@@ -61,13 +61,20 @@ class SiteLinkComponent(Component):  # type: ignore[misc]
             return
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
             SiteLinkComponent.cell = cell_of(fl_ctx)
-            on_refusal(self.cell, Refusal.take)
+            on_refusal(self.cell, refused)
             send_instance(fl_ctx, kit_instance(home), fedspan_version())
         elif event_type == EventType.SYSTEM_START:
             link = SiteLink(home)
             serve(self.cell, SITE_CHANNEL, link.answer)
             report(f"{read_kit(home).name} joined the federation")
             threading.Thread(target=link.watch, daemon=True, name="fedspan-site-link").start()
+
+
+def refused(why: str) -> None:
+    """Report why the coordinator refuses this site, and end where trying again does not help."""
+    report(f"the coordinator refuses this site: {why.replace(REFUSED, '')}")
+    if REFUSED in why:
+        leave("not admitted: this process ends")
 
 
 def watch_connection(kit: Kit) -> None:

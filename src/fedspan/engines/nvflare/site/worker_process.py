@@ -15,14 +15,25 @@ from pathlib import Path
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
-from fedspan.engines.nvflare.site.worker_socket import LONGEST, socket_path
 from fedspan.errors import FedspanError, InputError
 
 #: The exit code of a worker that can't use the owner's site.toml.
 BAD_CONFIG = 3
 
+#: Bytes of the longest message between a site's own processes.
+LONGEST = 2**33
+
 #: Seconds between two starts of a worker that dies again and again.
 PAUSE = 2.0
+
+
+def socket_path(kit: Path) -> str:
+    """Return where the site's worker listens: beside the kit's keys, in a folder that only its owner enters.
+
+    The path is relative to the working directory if the full one is too long for a socket.
+    """
+    path = str(kit / "worker.sock")
+    return path if len(path.encode()) < 100 else os.path.relpath(path)
 
 
 class Supervisor:

@@ -206,11 +206,6 @@ class RemoteEngine:
         self.directory.warn()
         return {site: self.directory.reports[site] for site in self.sites if site in self.directory.reports}
 
-    @property
-    def missing_reports(self) -> dict[str, str]:
-        """Why the other sites have reported nothing."""
-        return {site: report.refused for site, report in self.directory.refused.items()}
-
     def _outcome(self, call: Call, site: str, answer: Answer, max_bytes: int) -> Outcome:
         if isinstance(answer, Failure):
             return answer

@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.certificates import (
     CLOCKS_DIFFER,
     LEAST_BITS,
@@ -166,7 +165,7 @@ class Authority:
         if self._file is not None and (seen := _stamp(self._file)) != self._seen:
             self._seen = seen
             with suppress(InputError):  # being copied, or damaged: the list that is known stays valid
-                self._take(read_list(_bytes_of(self._file), self._pem))
+                self.take(read_list(_bytes_of(self._file), self._pem))
         return self._members
 
     @property
@@ -187,18 +186,8 @@ class Authority:
         members = self.members
         return self._secure_sum if members is None else members.secure_sum
 
-    def offer(self, data: bytes) -> MemberList | None:
-        """Keep a list that is newer than the one that is known, and return it. An older one is refused."""
-        offered = read_list(data, self._pem)
-        if offered.version == self.version:
-            return None
-        self._take(offered)
-        if self._file is not None:
-            write_whole(self._file, data)
-            self._seen = _stamp(self._file)
-        return offered
-
-    def _take(self, offered: MemberList) -> None:
+    def take(self, offered: MemberList) -> None:
+        """Follow a list that is not older than the one that is known."""
         if offered.federation != self.federation:
             raise InputError(f"the list of participants is that of the federation {offered.federation!r}")
         if self._members is not None and offered.version < self._members.version:

@@ -117,4 +117,4 @@ def _sorted_values(site: Site, columns: Numbers, by: int, groups: Labels) -> lis
             found.append([column[:count] for column, count in zip(some, n.tolist(), strict=True)])
         return found
 
-    return site.last_of("sorted values", (columns.tobytes(), by, groups.tobytes()), make)
+    return site.last_of("sorted values", (columns.tobytes(), by, tuple(groups.tolist())), make)

@@ -61,7 +61,7 @@ def grouped_rows(site: Site, by: int, groups: Labels) -> list[Any]:
         bounds = np.searchsorted(codes[order], np.arange(len(groups) + 1))
         return [np.sort(order[bounds[0] :]), *(order[bounds[k] : bounds[k + 1]] for k in range(len(groups)))]
 
-    return site.last_of("rows of groups", (by, groups.tobytes()), make)
+    return site.last_of("rows of groups", (by, tuple(groups.tolist())), make)
 
 
 def group_codes(site: Site, by: int, groups: Labels) -> NDArray[np.intp]:

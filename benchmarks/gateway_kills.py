@@ -163,8 +163,8 @@ def _compare(folder: Path, detector: fs.FedAnomalyDetector, sources: list[Source
     scorer, leaves = Scorer.load(folder / "detector.npz"), np.zeros(detector.leaf_counts_.shape)
     for source in sources:
         own, X = source.folder, np.concatenate(source.rows)
-        places = {key: own / key for key in ("periods",)}
-        gateway(folder / "detector.npz", source.path, None, own / "alarms.jsonl", own / "state.npz", **places)
+        files = own / "alarms.jsonl", own / "state.npz"
+        gateway(folder / "detector.npz", source.path, None, *files, periods=own / "periods")
         kept = KeptSums.load(own / "state.npz")
         assert (kept.rows, kept.bad) == (len(X), source.bad), (kept.rows, len(X), kept.bad, source.bad)
         written = [json.loads(line) for line in (own / "alarms.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -78,8 +78,8 @@ class Scorer:
         if self._features is not None:
             self._prepare_trees()
         if self._ranks is not None:
-            parts = (self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width"))
-            self._tables = list(zip(*parts, strict=True))
+            ranked = (self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width"))
+            self._tables = list(zip(*ranked, strict=True))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scorer:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -42,8 +41,7 @@ _LEAST_STEPS = 1024
 _SPARSE_BLOCK = 2**22
 
 
-@dataclass(frozen=True)
-class RowBatch:
+class RowBatch(NamedTuple):
     """Some consecutive rows of a site: ``X`` and, where the site has them, ``y``, ``task`` and ``sample_weight``."""
 
     X: Array

@@ -20,4 +20,6 @@ class Late:
         self._name = name
 
     def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):  # pytest looks for marks and wrapped functions in all that a module holds
+            raise AttributeError(name)
         return getattr(import_module(self._name), name)

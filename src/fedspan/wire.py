@@ -90,7 +90,7 @@ def canonical(message: Mapping[str, object], what: str = "message", *, copy: boo
         if kind is np.ndarray and value.size and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
             if copy or not value.flags.c_contiguous:
                 result[key] = own = value.copy()
-                own.flags.writeable = False
+                own.setflags(write=False)
         elif kind not in _PLAIN:
             result[key] = _canonical_value(key, value, what)
     return result
@@ -208,7 +208,7 @@ def non_finite_key(message: Message) -> str | None:
     for key, value in message.items():
         if isinstance(value, np.ndarray):
             # One sum of squares finds any NaN or infinity without a temporary array, and vdot never warns. Squares of
-            # finite values may overflow too: only then look at every value.
+            # finite values may overflow too: only then check every value.
             small = value.dtype.kind not in "fc" or math.isfinite(abs(np.vdot(value, value)))
             if not small and not np.isfinite(value).all():
                 return key

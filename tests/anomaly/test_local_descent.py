@@ -134,11 +134,11 @@ def test_a_thread_that_leaves_first_does_not_give_others_more_threads():
         def first():
             with one_thread():
                 inside.set()
-                leave.wait(10)
+                leave.wait(120)
 
         thread = threading.Thread(target=first)
         thread.start()
-        inside.wait(10)
+        inside.wait(120)
         with one_thread():
             leave.set()
             thread.join()

@@ -380,6 +380,35 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     ),
     "report of no run": (lambda folder: (folder / "x").mkdir(), ["report", "x"], "x is no folder of a run"),
     "audit of no run": (lambda folder: (folder / "x").mkdir(), ["audit", "x"], "x is no folder of a run"),
+    "decimal commas between commas": (
+        replaced("[data]", '[data]\ndecimal = ","'),
+        RUN,
+        "decimal=',' is what separates the fields of a.csv, too: state its separator",
+    ),
+    "unknown mark of thousands": (
+        replaced("[data]", '[data]\nthousands = "x"'),
+        RUN,
+        "thousands='x' must be ',', '.', an apostrophe or a space",
+    ),
+    "separator that is not there": (
+        replaced("[data]", '[data]\nseparator = ";"'),
+        RUN,
+        "state what separates its fields, for example separator = ','",
+    ),
+    "encoding of another file": (
+        both(
+            replaced("[data]", '[data]\nencoding = "ascii"'),
+            lambda folder: (folder / "a.csv").write_text("age,döse\n1,2\n", encoding="utf-8"),
+        ),
+        RUN,
+        "it is not text in 'ascii'; state its encoding, for example encoding = 'utf-8'",
+    ),
+    "a table that is there twice": (
+        lambda folder: (folder / "study.toml").open("a").write('\n[model]\nname = "FedPCA"\n'),
+        RUN,
+        "is not valid TOML: a table or key is there twice, at line",
+    ),
+    "run of a table": (nothing, ["run", "a.csv"], "; name a TOML file"),
     "unknown paper": (nothing, ["reproduce", "fedx"], "invalid choice: 'fedx'"),
 }
 

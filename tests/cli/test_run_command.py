@@ -421,7 +421,7 @@ def test_the_study_of_the_help_text_is_a_study(tmp_path, table, capsys):
 
 
 def test_a_killed_study_resumes_to_the_same_model(tmp_path, study):
-    many_rounds = 'n_components = 2\nsolver = "subspace_iteration"\ntol = 1e-300\nmax_rounds = 150'
+    many_rounds = 'n_components = 2\nsolver = "subspace_iteration"\ntol = 1e-300\nmax_rounds = 600'
     study.write_text(STUDY.replace("n_components = 2", many_rounds))
     assert main(["run", str(study), "--out", str(tmp_path / "whole")]) == 0
     command = [sys.executable, "-m", "fedspan", "run", str(study), "--resume"]

@@ -35,7 +35,7 @@ def server(clinic, monkeypatch):
 
 def send(server, method, path, values=None, **headers):
     """Return status, headers and text of an answer; names of headers are written with underscores."""
-    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     sent = {"Host": f"127.0.0.1:{server.port}", **{name.replace("_", "-"): text for name, text in headers.items()}}
     body = urlencode(values or {}) if method == "POST" else None
     if method == "POST":

@@ -128,11 +128,45 @@ def test_dialects_are_detected_and_read(tmp_path, dialect, encoding):
         ({"decimal": "x"}, "must be '.' or ','"),
         ({"separator": ",", "decimal": ","}, "they must differ"),
         ({"encoding": "klingon"}, "is not known"),
+        ({"decimal": ",", "thousands": ","}, "decimal and thousands are both ','"),
+        ({"thousands": "x"}, "an apostrophe or a space"),
     ],
 )
 def test_impossible_dialects_are_refused(options, problem):
     with pytest.raises(InputError, match=problem):
         Dialect(**options)
+
+
+@pytest.mark.parametrize(
+    ("text", "thousands", "numbers"),
+    [
+        ("n;x\n1.250;0,5\n999;1,5\n12.000;-3,25\n", None, [1250, 999, 12000]),  # never 1.25 beside 999
+        ("n;x\n1.250,75;0,5\n;1,5\n-1.000.000;2\n", None, [1250.75, np.nan, -1e6]),
+        ('n,x\n"1,250",0.5\n999,1.5\n"2,000,000",2\n', ",", [1250, 999, 2e6]),
+        ('n,x\n"1,250.5",0.5\nNA,1.5\n7.25,2\n', ",", [1250.5, np.nan, 7.25]),
+        ("n;x\n1'250.5;0.5\n12;1.5\n1'000;2.5\n", "'", [1250.5, 12, 1000]),
+        ("n;x\n1\u00a0250,5;0,5\n12;1,5\n1\u00a0000;2,5\n", "\u00a0", [1250.5, 12, 1000]),
+        ("n;x\n12.5;0,5\n1.25;1,5\n3;2,5\n", None, [12.5, 1.25, 3]),  # no groups of three digits: decimals
+        ("n;x\n36.125;0.5\n37.250;1.5\n1.125;2.5\n", None, [36.125, 37.25, 1.125]),
+    ],
+)
+def test_thousands_are_detected_and_read(tmp_path, text, thousands, numbers):
+    path = written(tmp_path, text)
+    found = detected(path)
+    assert found.thousands == thousands
+    np.testing.assert_array_equal(read_table(path, found)["n"].to_numpy(dtype=float), numbers)
+
+
+def test_points_in_two_meanings_stay_text(tmp_path):
+    path = written(tmp_path, "n;x\n1.250;0,5\n1,5;1,5\n1.5;2,5\n")
+    assert read_table(path, Dialect(";", ","))["n"].tolist() == ["1.250", "1,5", "1.5"]
+
+
+def test_a_late_thousand_changes_no_earlier_number(tmp_path):
+    path = written(tmp_path, "n;x\n" + "999;1,5\n" * 30_000 + "1.250;1,5\n")
+    column = read_table(path, Dialect(";", ","))["n"]
+    assert column.iloc[0] == 999
+    assert column.iloc[-1] == 1250
 
 
 def test_csv_and_parquet_of_one_table_are_the_same(tmp_path):

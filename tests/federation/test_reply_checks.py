@@ -37,7 +37,7 @@ def misbehave(site, how):
     reply = {"x": np.ones(3), "n": 1}
     if site.name == "s2":
         if how == "late":
-            release.wait(20)
+            release.wait(300)
         elif how == "oversize":
             reply["x"] = np.ones(100_000)
         elif how == "nan":

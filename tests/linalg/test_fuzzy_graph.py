@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from fedspan.linalg.array_backend import to_numpy
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph, graph_parts, memberships, spectral_start
 from fedspan.linalg.layout.map_graph import plain
+from tests.packages import Late, needs
+
+torch = Late("torch")
 
 
 def rows(n=80, seed=0):
@@ -47,6 +49,7 @@ def test_rows_that_coincide_are_full_members():
     assert np.isfinite(found).all()
 
 
+@needs("torch")
 def test_ties_join_both_memberships():
     indices, distances = nearest(plain(rows()), 9)
     graph = fuzzy_graph(indices, distances.astype(np.float64))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.linalg.layout import tsne_layout as layout
+from fedspan.linalg.layout.map_graph import plain
+from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
+from tests.packages import Late, needs
 
-from fedspan.linalg.kernels.neighbors import nearest  # noqa: E402
-from fedspan.linalg.layout import tsne_layout as layout  # noqa: E402
-from fedspan.linalg.layout.map_graph import plain  # noqa: E402
-from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors  # noqa: E402
+torch = Late("torch")
+pytestmark = needs("torch")
 
 
 def groups(n=240, k=6, d=8):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from fedspan.linalg.array_backend import to_numpy
 from fedspan.linalg.kernels.neighbors import nearest
@@ -12,7 +11,9 @@ from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph
 from fedspan.linalg.layout.map_graph import plain
 from fedspan.linalg.layout.umap_layout import layout_curve, umap_layout
 from tests.maps.blob_maps import accuracy, blobs
+from tests.packages import Late, needs
 
+torch = Late("torch")
 CURVE = layout_curve(1.0, 0.1)
 
 
@@ -52,6 +53,7 @@ def test_any_number_of_components(columns):
     assert laid_out(graph_of(X), start).shape == (150, columns)
 
 
+@needs("torch")
 def test_tensors_give_a_map_of_the_same_quality():
     X, y = blobs()
     graph = graph_of(X)

@@ -96,10 +96,10 @@ def running_server(programs: Path) -> Iterator[Server]:
         if process is not None:
             process.send_signal(signal.SIGINT)  # at once, but in order
             try:
-                process.wait(20)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(20)
+                process.wait(120)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -122,7 +122,7 @@ def _as_another_user(folder: Path) -> tuple[list[str], dict[str, str]]:
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     import psycopg
 
-    for _ in range(300):
+    for _ in range(1200):  # two minutes
         if process.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended with {process.returncode}: {log.read_text()[-2000:]}")
         try:

@@ -209,7 +209,7 @@ def decide_all(desks, decision, count=1):
 
     def wait(desk):
         decisions = Decisions(desk.owned.file.decisions)
-        until = time.monotonic() + 60.0
+        until = time.monotonic() + 300.0
         while time.monotonic() < until:
             decisions.read()
             waiting = [one for one in decisions.proposals.values() if one.state == "waiting"]
@@ -243,7 +243,7 @@ def test_a_study_runs_as_proposed(desks, secure):
         lines = []
         fed.propose(work, "a study", lines.append)
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
         model = work(fed)
         assert any("waits for the approval" in line for line in lines) or not lines
         with pytest.raises(QuorumError, match="no further run"):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 #: Seconds to wait for anything: for slow machines, not a measure of speed.
-PATIENCE = 60.0
+PATIENCE = 180.0
 _SWITCHES = (
     "--headless",
     "--no-sandbox",

@@ -135,7 +135,7 @@ def run_points(body: str, **values):
     if node is None:
         pytest.skip("node is not installed")
     code = f"{asset('points.js')};const given={json.dumps(values)};console.log(JSON.stringify((()=>{{{body}}})()))"
-    done = subprocess.run([node, "-e", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([node, "-e", code], capture_output=True, text=True, timeout=300, check=True)
     return json.loads(done.stdout)
 
 

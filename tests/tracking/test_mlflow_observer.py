@@ -6,11 +6,13 @@ import sys
 
 import numpy as np
 import pytest
-from mlflow import MlflowClient
 
 import fedspan as fs
 from fedspan.errors import MissingPackageError
 from fedspan.tracking import mlflow_observer
+from tests.packages import Late
+
+mlflow = Late("mlflow")
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 
@@ -26,7 +28,7 @@ def test_a_fit_is_a_run_with_parameters_metrics_and_an_end(place):
     observer = mlflow_observer("maps", tracking_uri=place)
     fed.observe(observer)
     model = fs.FedKMeans(3, random_state=1).fit(fs.FedStandardScaler().fit(fed).transform(fed))
-    client = MlflowClient(place)
+    client = mlflow.MlflowClient(place)
     assert len(observer.runs) == 2
     run = client.get_run(observer.runs[1])
     assert run.info.status == "FINISHED"
@@ -45,7 +47,7 @@ def test_a_failed_run_is_marked(place):
     fed.observe(observer)
     with pytest.raises(fs.errors.InputError):
         fs.FedPCA(100).fit(fed)
-    assert MlflowClient(place).get_run(observer.runs[0]).info.status == "FAILED"
+    assert mlflow.MlflowClient(place).get_run(observer.runs[0]).info.status == "FAILED"
 
 
 def test_a_server_that_fails_does_not_fail_the_run(place, monkeypatch):

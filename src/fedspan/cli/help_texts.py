@@ -28,6 +28,7 @@ A study:
     # sites = { north = "north.csv", south = "south.parquet", west = { file = "west.csv", separator = ";" } }
     # separator = ";"                 # how CSV files are written: the defaults are ",", ".", "utf-8"
     # decimal = ","
+    # thousands = "."                 # between groups of three digits; beside decimal commas "." is the default
     # encoding = "cp1252"
     # missing = ["?", "-9"]           # words that mean a missing cell in every column, besides an empty one
     features = ["age", "dose"]        # optional, default: all columns but the named ones below

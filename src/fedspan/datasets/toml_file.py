@@ -15,7 +15,10 @@ N = TypeVar("N", tuple[str, ...], None)
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 #: How sentences of the parser begin that repeat nothing of the file but single characters.
-_SAFE = ("Cannot overwrite a value", "Expected", "Found invalid character", "Illegal character", "Invalid", "Un")
+_SAFE = (
+    *("Cannot overwrite a value", "Expected", "Found invalid character", "Illegal character", "Invalid", "Un"),
+    "a table or key",
+)
 
 
 def parsed(path: Path) -> tuple[str, dict[str, Any]]:
@@ -39,8 +42,11 @@ def _read(path: Path) -> tuple[str, dict[str, Any] | str]:
         return "", f"{path} cannot be read: {reason}; name a TOML file"
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).rpartition(" (at ")
+        if what.startswith("Cannot declare"):  # a name follows, and there is only one reason
+            what = "a table or key is there twice"
         said = f"{what}, at {place.removesuffix(')')}" if what.startswith(_SAFE) else f"at {place.removesuffix(')')}"
-        return "", f"{path} is not valid TOML: {said}"
+        other = "" if path.suffix == ".toml" else "; name a TOML file"
+        return "", f"{path} is not valid TOML: {said}{other}"
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets in brackets in ...
         return "", f"{path} cannot be read as TOML: {type(error).__name__}"
 

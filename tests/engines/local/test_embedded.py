@@ -69,7 +69,7 @@ def test_many_hung_sites_cost_two_deadlines_not_one_each():
 
     @fs.step
     def hang(site):
-        release.wait(20)
+        release.wait(300)
         return {}
 
     fed = fs.LocalFederation(make_sites(12), policy=fs.Policy(deadline=2.0))

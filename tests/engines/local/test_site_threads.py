@@ -31,16 +31,16 @@ def test_many_hung_jobs_do_not_keep_the_others_waiting_for_ever():
 
     def job(name):
         if name.startswith("hung"):
-            release.wait(30)
+            release.wait(300)
         return name
 
     names = [f"hung{i}" for i in range(4)] + [f"fine{i}" for i in range(10)]
-    batch = Batch(names, job, deadline=0.1)
+    batch = Batch(names, job, deadline=2.0)
     batch.run(2)
     assert sorted(batch.results) == sorted(names[4:])
     assert batch.overdue == set(names[:4])
     release.set()
-    for _ in range(2000):
+    for _ in range(24_000):
         if not batch.overdue:
             break
         time.sleep(0.005)

@@ -90,7 +90,7 @@ def settings(provider):
 
 def browser(address):
     """Follow the provider's redirects, as the person's browser does, beside the waiting process."""
-    threading.Thread(target=lambda: urllib.request.urlopen(address, timeout=30).read(), daemon=True).start()
+    threading.Thread(target=lambda: urllib.request.urlopen(address, timeout=120).read(), daemon=True).start()
 
 
 def test_a_login_gives_name_and_role_of_this_key_alone(provider, settings):

@@ -55,7 +55,7 @@ def processes_of(folder):
     return found
 
 
-def wait_until(condition, what, limit=120.0):
+def wait_until(condition, what, limit=300.0):
     """Wait until `condition()` is true, and return it; after `limit` seconds the test fails."""
     until = time.monotonic() + limit
     while not (found := condition()):
@@ -96,7 +96,7 @@ def deployment(tmp_path_factory):
 def connection(deployment):
     """Alice's connection to the sites, which survives whatever these tests do to the others."""
     transport = NVFlareTransport(deployment.kit("alice"))
-    assert transport.wait_for(SITES, 60.0) == set(SITES)
+    assert transport.wait_for(SITES, 300.0) == set(SITES)
     yield transport
     transport.close()
 
@@ -107,7 +107,7 @@ def connected(deployment, connection):
     identity, authority = Identity.from_kit(deployment.kit("alice")), Authority.from_kit(deployment.kit("alice"))
 
     def make(**settings):
-        assert connection.wait_for(SITES, 120.0) == set(SITES), {site: connection.why_not(site) for site in SITES}
+        assert connection.wait_for(SITES, 300.0) == set(SITES), {site: connection.why_not(site) for site in SITES}
         return RemoteFederation(connection, identity, authority, **settings)
 
     return make

@@ -84,7 +84,7 @@ class Machines:
         for process in self.processes.values():
             process.send_signal(signal.SIGINT)
         for process in self.processes.values():
-            process.wait(60)
+            process.wait(300)
 
 
 @pytest.mark.skipif(programs() is None, reason="PostgreSQL's server is not installed")

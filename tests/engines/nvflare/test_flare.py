@@ -121,7 +121,7 @@ class Cell:
             return new_cell_message({MessageHeaderKey.RETURN_CODE: self.code})
         request.headers |= {MessageHeaderKey.ORIGIN: "alice", MessageHeaderKey.TOPIC: topic}
         reply = self.callback(request)
-        return reply.result(timeout=10.0) if isinstance(reply, Future) else reply
+        return reply.result(timeout=120.0) if isinstance(reply, Future) else reply
 
 
 class StreamCell(Cell):

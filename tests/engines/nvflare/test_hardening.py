@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def all_sites_are_online(connection):
     """A site that an earlier test killed and restarted may not be back yet."""
-    assert connection.wait_for(SITES, 120.0) == set(SITES), {site: connection.why_not(site) for site in SITES}
+    assert connection.wait_for(SITES, 300.0) == set(SITES), {site: connection.why_not(site) for site in SITES}
 
 
 @pytest.fixture(scope="module")

@@ -141,7 +141,7 @@ def test_a_new_connection_does_not_wait_for_a_site_that_is_paused(deployment, co
     os.kill(process, signal.SIGSTOP)
     try:
         wait_until(lambda: "west" not in connection.online(), "a silent site counts as online")
-        assert connection.wait_for(["north", "south"], 120.0) == {"north", "south"}
+        assert connection.wait_for(["north", "south"], 300.0) == {"north", "south"}
     finally:
         os.kill(process, signal.SIGCONT)
-    assert connection.wait_for(SITES, 120.0) == set(SITES)
+    assert connection.wait_for(SITES, 300.0) == set(SITES)

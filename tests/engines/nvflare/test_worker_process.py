@@ -74,7 +74,7 @@ def test_the_console_shows_the_notices_of_a_worker(tmp_path, monkeypatch):
     line = supervised._first_line()
     assert line == "ready"
     threading.Thread(target=supervised._watch, daemon=True).start()
-    assert twice.wait(20)
+    assert twice.wait(300)
     assert shown == ["closed, because", "the worker died (0) and restarts"]
 
 

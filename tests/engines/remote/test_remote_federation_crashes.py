@@ -149,7 +149,7 @@ def test_the_bytes_are_the_same_whatever_happens(name, plan, resumed, tmp_path_f
 
 def test_with_a_lower_quorum_a_run_continues_and_includes_a_site_again(tmp_path):
     net = Network(sites(), tmp_path / "sites")
-    fed = net.federation(fs.Policy(deadline=5.0))
+    fed = net.federation(fs.Policy(deadline=60.0))
     sends = [0]
 
     def after_send():

@@ -261,7 +261,7 @@ def test_the_site_answers_whatever_a_head_holds(desk, missing, value):
 
 
 def test_a_late_call_does_not_overlap_the_next(desk, tmp_path):
-    inside, leave = tmp_path / "inside", tmp_path / "leave"  # steps run in another process
+    inside, leave = tmp_path / "inside", tmp_path / "leave"  # files: a step may run in another process
 
     @fs.step
     def slow(site):

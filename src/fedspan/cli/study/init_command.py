@@ -1,4 +1,4 @@
-"""``fedspan init``: a commented study file from a look at the data."""
+"""``fedspan init``: write a commented study file for some tables."""
 
 from __future__ import annotations
 
@@ -227,15 +227,14 @@ def _where(sources: Sequence[FileSource], site_column: str | None) -> list[str]:
                 entry = f"{{ file = {entry}, {settings} }}"
             lines.append(f"sites.{_key(name)} = {entry}")
     stated = [
-        f"{key} = {_quoted(value)}"
-        for key, value in _stated(common).items()
-        if value != _stated(Dialect(separator=","))[key]
+        f"{key} = {_quoted(value)}" for key, value in _stated(common).items() if value != _stated(Dialect()).get(key)
     ]
     return [*lines, *stated]
 
 
 def _stated(dialect: Dialect) -> dict[str, str]:
-    return {key: getattr(dialect, key) or "," for key in DIALECT_KEYS[:-1]}
+    known = replace(dialect, separator=dialect.separator or ",")
+    return {key: getattr(known, key) for key in DIALECT_KEYS[:-1] if getattr(known, key) is not None}
 
 
 def _site_names(files: Sequence[Path]) -> list[str]:

@@ -15,7 +15,7 @@ from fedspan.checks import duration, whole_number
 from fedspan.cli.console import print_line, print_table
 from fedspan.cli.study.run_folder import check_image, judged_rows, make_folder, write_run_report
 from fedspan.cli.study.study_file import ReportPlan, Study, read_study
-from fedspan.cli.study.study_tables import SiteTable, study_tables, taken_as_missing, words_in_words
+from fedspan.cli.study.study_tables import SiteTable, per_reason, study_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
@@ -192,6 +192,10 @@ def finish(
     report = write_run_report(output / "report.html", title, records, models, tables, settings, plan, study)
     columns = ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped")
     print_table(columns, map(_line, records), columns[1:-1], title)
+    for record in records:
+        if record.failures:
+            reasons = {site: str(failure) for _, site, failure in record.failures}
+            print_line(f"{record.what}: failed replies, the last of each site: {per_reason(reasons)}")
     if callable(getattr(models[-1], "summary", None)):
         found = models[-1].summary(_names_before(models))
         _write(output / "summary.txt", found + "\n")

@@ -35,7 +35,9 @@ def saved_models(run: Path, model: Path | None = None) -> tuple[list[Any], Any |
     if run.is_file():
         return [], load(run)
     if not run.is_dir():
-        raise InputError(f"{run} is neither the folder of a run nor a saved model")
+        raise InputError(
+            f"{run} is neither the folder of a run nor a saved model: name the output folder of 'fedspan run'"
+        )
     path = model or run / "model.fedspan"
     preprocess = [load(file) for file in sorted(run.glob("preprocess-*.fedspan"))]
     return preprocess, load(path) if model or path.is_file() else None

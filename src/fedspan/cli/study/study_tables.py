@@ -197,7 +197,7 @@ def _refuse_text_and_gaps(frames: Mapping[str, pd.DataFrame], features: Sequence
             holds = "holds" if len(found) == 1 else "hold"
             texts[name] = f"column{'s' * (len(found) > 1)} {listed(found)} {holds} text or times, not numbers"
     fixes = "let FedTabularEncoder be the first [[preprocess]] step, or leave such columns out with 'drop'"
-    _refuse(texts, f"{fixes}; if these are numbers, state 'decimal' or 'missing' in [data]")
+    _refuse(texts, f"{fixes}; if these are numbers, state 'decimal', 'thousands' or 'missing' in [data]")
     gaps = {}
     for name, frame in frames.items():
         found = [column for column in features if frame[column].isna().any()]

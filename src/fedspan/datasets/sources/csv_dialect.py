@@ -1,4 +1,4 @@
-"""How a CSV file is written: its separator, decimal point, encoding, and words for missing cells."""
+"""How a CSV file is written: its separator, decimal point, thousands, encoding, and words for missing cells."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from fedspan.datasets.toml_file import Section
 from fedspan.errors import InputError
 
 #: The keys of study.toml and site.toml that describe CSV files.
-DIALECT_KEYS = ("separator", "decimal", "encoding", "missing")
+DIALECT_KEYS = ("separator", "decimal", "thousands", "encoding", "missing")
 _SEPARATORS = (",", ";", "\t", "|")
-_LOOK = 2**16  # bytes that are looked at
+_THOUSANDS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f")
+_LOOK = 2**16  # bytes at the head of a file, which decide the dialect
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,16 @@ class Dialect:
     missing : texts
         Words that mean a missing cell in every column. Empty fields always do, and in columns of numbers the usual
         words (``NA``, ``null``, ``nan``, ...) as well; in columns of text these are text.
+    thousands : str, optional
+        What separates groups of three digits, as the point in ``1.250,5``. Default: a point if `decimal` is a comma,
+        otherwise nothing.
     """
 
     separator: str | None = None
     decimal: str = "."
     encoding: str = "utf-8"
     missing: tuple[str, ...] = ()
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or not self.separator.isascii()):
@@ -49,10 +54,25 @@ class Dialect:
             raise InputError(f"decimal={self.decimal!r} must be '.' or ','")
         if self.separator == self.decimal:
             raise InputError(f"separator and decimal are both {self.decimal!r}: they must differ")
+        if self.thousands is not None and self.thousands not in _THOUSANDS:
+            raise InputError(f"thousands={self.thousands!r} must be ',', '.', an apostrophe or a space")
+        if self.thousands == self.decimal:
+            raise InputError(f"decimal and thousands are both {self.decimal!r}: they must differ")
         try:
             codecs.lookup(self.encoding)
         except LookupError:
             raise InputError(f"encoding={self.encoding!r} is not known: use 'utf-8', 'cp1252' or 'latin-1'") from None
+
+    @property
+    def groups(self) -> str | None:
+        """What separates groups of three digits: as stated, or a point beside decimal commas."""
+        return self.thousands or ("." if self.decimal == "," else None)
+
+    @property
+    def grouped(self) -> str:
+        """A regular expression for numbers of which at least one group of three digits is set apart."""
+        mark, point = re.escape(self.groups or ""), re.escape(self.decimal)
+        return rf"[+-]?[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+(?:{point}[0-9]+)?"
 
 
 def stated(section: Section, default: Dialect | None = None) -> Dialect:
@@ -73,7 +93,7 @@ def detected(file: Path) -> Dialect:
     >>> path = Path(tempfile.mkdtemp()) / "rows.csv"
     >>> _ = path.write_text("age;dose\n20;1,5\n30;2,25\n")
     >>> detected(path)
-    Dialect(separator=';', decimal=',', encoding='utf-8', missing=())
+    Dialect(separator=';', decimal=',', encoding='utf-8', missing=(), thousands=None)
     """
     with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
         data = raw.read(_LOOK)
@@ -82,11 +102,30 @@ def detected(file: Path) -> Dialect:
     lines = [line for line in (lines[:-1] if len(data) == _LOOK else lines) if line.strip()][:200]
     separator = max(_SEPARATORS, key=lambda one: _fits(lines, one))
     separator = separator if _fits(lines, separator) > (0, 0.0) else ","
-    cells = [cell for row in csv.reader(lines[1:], delimiter=separator) for cell in row]
-    commas = sum(re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell) is not None for cell in cells)
-    points = sum(re.fullmatch(r"\s*[+-]?\d+\.\d+\s*", cell) is not None for cell in cells)
-    found = Dialect(separator, ".", encoding)
-    return replace(found, decimal=",") if separator != "," and commas > points else found
+    cells = [cell.strip() for row in csv.reader(lines[1:], delimiter=separator) for cell in row]
+    return _with_numbers(Dialect(separator, encoding=encoding), cells)
+
+
+def _with_numbers(dialect: Dialect, cells: list[str]) -> Dialect:
+    """Return a dialect with the decimal point and the thousands of its cells.
+
+    A cell such as ``1,250`` shows nothing by itself: it may have three decimals, or a group of three digits.
+    """
+
+    def number_of(pattern: str) -> int:
+        return sum(re.fullmatch(pattern, cell) is not None for cell in cells)
+
+    def decimals(mark: str, group: str) -> float:
+        numbers, unclear = number_of(rf"[+-]?\d+{mark}\d+"), number_of(rf"[+-]?[1-9]\d{{0,2}}{mark}\d{{3}}")
+        return numbers - 0.75 * unclear + number_of(rf"[+-]?[1-9]\d{{0,2}}(?:{group}\d{{3}})+{mark}\d+")
+
+    if dialect.separator != "," and decimals(",", r"\.") > decimals(r"\.", ","):
+        dialect = replace(dialect, decimal=",")
+    marks = [mark for mark in _THOUSANDS if mark not in (" ", ".", dialect.decimal)]
+    counts = {mark: number_of(replace(dialect, thousands=mark).grouped) for mark in marks}
+    likely = max(counts, key=lambda mark: counts[mark])
+    others = number_of(r"[+-]?\d+,\d+") - number_of(r"[+-]?[1-9]\d{0,2},\d{3}") if likely == "," else 0
+    return replace(dialect, thousands=likely) if counts[likely] > others else dialect
 
 
 def _encoding_of(data: bytes) -> str:

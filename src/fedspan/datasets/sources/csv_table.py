@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.datasets.sources.csv_dialect import Dialect
+from fedspan.datasets.sources.csv_dialect import Dialect, detected
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     import pyarrow as pa
     from pyarrow import csv
 
+    separator = dialect.separator or separator
+    if separator == dialect.decimal:
+        raise InputError(f"decimal={separator!r} is what separates the fields of {file}, too: state its separator")
     bad_rows: list[Any] = []
 
     def refuse(row: Any) -> str:
@@ -46,9 +50,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
         return {
             # With one thread, a bad line has its number.
             "read_options": csv.ReadOptions(encoding=dialect.encoding, use_threads=not lines, block_size=block),
-            "parse_options": csv.ParseOptions(
-                delimiter=dialect.separator or separator, newlines_in_values=lines, invalid_row_handler=bad
-            ),
+            "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=lines, invalid_row_handler=bad),
             "convert_options": csv.ConvertOptions(
                 decimal_point=dialect.decimal,
                 null_values=[""],
@@ -64,11 +66,12 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     schema = _look(file, lambda block: options(bad=lambda row: "skip", block=block))
     names = [name for name in schema.names if name]
     # Every block costs time for each column.
-    block = min(_LARGEST_BLOCK, max(2**20, 2**12 * len(names)))
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+    block = min(_LARGEST_BLOCK, max(2**22, 2**12 * len(names)))
+    marks = [mark for mark in ";\t|," if mark != separator and mark in names[0]] if len(names) == 1 else []
+    if marks and (marks[0] != "," or detected(file).separator == ","):  # a name such as "weight, kg" has commas
         raise InputError(
             f"the first line of {file} names one column, {names[0]!r}: state what separates its fields, for example "
-            "separator = ';'"
+            f"separator = {marks[0]!r}"
         )
 
     def table_of(types: dict[str, pa.DataType], newlines: bool = False) -> pa.Table:
@@ -117,7 +120,7 @@ _LOOKS_PLAIN = re.compile(r"\s*([-+.\d].*|true|false|inf|infinity|)\s*", re.IGNO
 #: Bytes of the largest block of rows that is converted at a time.
 _LARGEST_BLOCK = 2**26
 #: Rows of a column whose cells show that it is text.
-_FIRST_ROWS = 100
+_FIRST_ROWS = 50
 
 
 def _look(file: Path, options: Callable[[int], dict[str, Any]]) -> pa.Schema:
@@ -157,40 +160,59 @@ def _settled(column: pa.ChunkedArray, dialect: Dialect, likely: pa.DataType) -> 
 
     if pa.types.is_floating(likely) or pa.types.is_integer(likely):
         with suppress(pa.ArrowInvalid):
-            return (column.cast(likely) if pa.types.is_integer(likely) else _as_floats(column, dialect.decimal)), {}
-    column, named = _without(column, dialect.missing)
+            return _as_numbers(column, dialect, whole=pa.types.is_integer(likely)), {}
     first = column.slice(0, _FIRST_ROWS)
-    if any(map(_is_word, first.to_pylist())):
-        return column, named
+    if any(map(_is_word, _without(first, dialect.missing)[0].to_pylist())):
+        return _without(column, dialect.missing)
     shown = _settled(first, dialect, pa.string())[0].type if len(column) > _FIRST_ROWS else None
     if shown is not None and pa.types.is_string(shown):
-        return column, named  # such as dates
+        return _without(column, dialect.missing)  # such as dates
     whole = shown is None or not pa.types.is_floating(shown)  # a cast that fails takes as long as one that does not
-    for texts in (column, pc.utf8_trim_whitespace):
-        cells, usual = _without(texts(column) if callable(texts) else texts, ("", *_MISSING_NUMBERS))
+    words = (*dialect.missing, *_MISSING_NUMBERS)
+    for trim in (False, True):
+        cells, taken = _without(pc.utf8_trim_whitespace(column) if trim else column, ("", *words) if trim else words)
         with suppress(pa.ArrowInvalid):
-            return _as_numbers(cells, dialect.decimal, whole), named | usual
+            return _as_numbers(cells, dialect, whole), taken
         if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
-            return cells.cast(pa.bool_()), named | usual
-    return column, named
+            return cells.cast(pa.bool_()), taken
+        with suppress(pa.ArrowInvalid):
+            return _as_numbers(_ungrouped(cells, dialect), Dialect(), whole=True), taken
+    return _without(column, dialect.missing)
 
 
-def _as_numbers(texts: pa.ChunkedArray, decimal: str, whole: bool) -> pa.ChunkedArray:
+def _as_numbers(texts: pa.ChunkedArray, dialect: Dialect, whole: bool) -> pa.ChunkedArray:
     """Return texts as numbers, as whole ones if they may be and are; or raise `ArrowInvalid`."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     with suppress(pa.ArrowInvalid):
         if whole:
             return texts.cast(pa.int64())
-    return _as_floats(texts, decimal)
+    if dialect.decimal == ",":
+        if pc.any(pc.match_substring(texts, ".")).as_py():
+            raise pa.ArrowInvalid("points beside decimal commas")
+        texts = pa.chunked_array(map(_with_points, texts.chunks), pa.string())
+    return texts.cast(pa.float64())
 
 
-def _as_floats(texts: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+def _ungrouped(texts: pa.ChunkedArray, dialect: Dialect) -> pa.ChunkedArray:
+    """Return texts such as ``1.250,5`` as ``1250.5``; beside decimal commas also those that have only points.
+
+    Raise `ArrowInvalid` where other texts are among them.
+    """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    return (pa.chunked_array(map(_with_points, texts.chunks), pa.string()) if decimal == "," else texts).cast(
-        pa.float64()
-    )
+    def all_are(pattern: str) -> bool:
+        return pc.all(pc.match_substring_regex(texts, f"^(?:{pattern})$")).as_py() is not False
+
+    point = re.escape(dialect.decimal)
+    if dialect.groups and all_are(rf"{dialect.grouped}|[+-]?[0-9]+(?:{point}[0-9]+)?"):
+        texts = pc.replace_substring(texts, dialect.groups, "")
+        return pc.replace_substring(texts, dialect.decimal, ".")
+    if dialect.decimal == "," and not pc.any(pc.match_substring(texts, ",")).as_py():
+        return texts
+    raise pa.ArrowInvalid("neither groups of three digits nor points")
 
 
 def _with_points(texts: pa.Array) -> pa.Array:
@@ -210,16 +232,39 @@ def _with_points(texts: pa.Array) -> pa.Array:
 def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedArray, dict[str, int]]:
     """Return texts in which the cells that hold one of `words` are missing, and the number of these by word."""
     import pyarrow as pa
+
+    counts: Counter[str] = Counter()
+    chunks = [_chunk_without(chunk, words, counts) for chunk in cells.chunks] if words else cells.chunks
+    del counts[""]
+    return pa.chunked_array(chunks, pa.string()), dict(counts)
+
+
+def _chunk_without(cells: pa.Array, words: Sequence[str], counts: Counter[str]) -> pa.Array:
+    """Return a part of a column without the cells that hold one of `words`, and add the numbers of these to `counts`.
+
+    Only cells that end with the last letter of a word are compared with the words: of numbers, hardly any.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not words:
-        return cells, {}
-    found = pc.is_in(cells, value_set=pa.array(words, pa.string()))
+    _, offsets, letters = cells.buffers()
+    n = len(cells)
+    if not n or letters is None:
+        return cells
+    ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset : cells.offset + n + 1]
+    last = np.zeros(256, dtype=bool)
+    last[[word.encode()[-1] for word in words if word]] = True
+    perhaps = last[np.frombuffer(letters, dtype=np.uint8)[ends[1:] - 1]] if letters.size else np.zeros(n, dtype=bool)
+    places = np.flatnonzero(perhaps | (ends[1:] == ends[:-1]) if "" in words else perhaps)
+    near = cells.take(pa.array(places))
+    found = pc.is_in(near, value_set=pa.array(words, pa.string()))
     if not pc.any(found).as_py():
-        return cells, {}
-    counts = {entry["values"]: entry["counts"] for entry in cells.filter(found).value_counts().to_pylist()}
-    counts.pop("", None)
-    return pc.if_else(found, pa.scalar(None, pa.string()), cells), counts
+        return cells
+    counts.update({entry["values"]: entry["counts"] for entry in near.filter(found).value_counts().to_pylist()})
+    valid = cells.is_valid().to_numpy(zero_copy_only=False).copy()
+    valid[places[found.to_numpy(zero_copy_only=False)]] = False
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), n, [bits, pa.py_buffer(ends), letters])
 
 
 def _refuse_unnamed(table: pa.Table, file: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedspan.datasets.sources.csv_dialect import Dialect
+from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, Dialect
 from fedspan.datasets.sources.csv_table import Opened, Words, open_csv
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.table_source import Choose, batch_rows, chosen, read_batches
@@ -44,7 +44,7 @@ class FileSource:
 
     def __post_init__(self) -> None:
         if self.ending not in CSV_ENDINGS and self.dialect != Dialect():
-            raise InputError(f"{self.file}: separator, decimal, encoding and missing are for {CSV_ENDINGS[0]} files")
+            raise InputError(f"{self.file}: {', '.join(DIALECT_KEYS)} are for {CSV_ENDINGS[0]} files")
 
     @property
     def label(self) -> str:
@@ -84,7 +84,7 @@ class FileSource:
         except InputError:
             raise
         except Exception as error:  # what a reader makes of bytes from outside
-            reason = _reason(error)
+            reason = _reason(error, self.dialect.encoding)
         # Here, and not in the handler: no reader's error, with rows in its locals, is attached to this one.
         raise InputError(f"{self.file} cannot be read as {self.ending}: {reason}")
 
@@ -192,10 +192,11 @@ def _open_excel(file: Path) -> Opened:
     return list(frame.columns), batches
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, encoding: str) -> str:
     """Return what a reader reports of a file as a whole; of an error that may be about a value, only its name."""
     if isinstance(error, UnicodeError) or "UTF8" in str(error)[:200]:
-        return "it is not UTF-8 text; state its encoding, for example encoding = 'cp1252'"
+        what, other = ("UTF-8 text", "cp1252") if encoding == "utf-8" else (f"text in {encoding!r}", "utf-8")
+        return f"it is not {what}; state its encoding, for example encoding = {other!r}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     structure = ("Parquet", "Not a Feather", "File is not a zip", "Not an Arrow")

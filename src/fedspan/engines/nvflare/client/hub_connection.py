@@ -26,7 +26,7 @@ from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.remote.coordinator.signed_requests import Lost
 from fedspan.errors import FedspanError
 
-#: Seconds between two requests to the hub: while all is well, and while something is missing.
+#: Seconds between two requests to the hub: while all sites are connected, and while one is missing.
 CALM, BUSY = 1.0, 0.25
 
 #: Seconds for the hub's answer to one request.
@@ -208,7 +208,7 @@ class HubConnection:
                 return
             except FedspanError as error:
                 self._server_offline(str(error))
-            except Exception:  # of any kind from NVIDIA FLARE: the connection goes on
+            except Exception:  # NVIDIA FLARE may raise anything; the connection must survive it
                 _log.exception("a check of the federation's server failed")
                 self._server_offline("the federation's server gave an invalid answer")
             with self._changed:

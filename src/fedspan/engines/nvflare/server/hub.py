@@ -90,7 +90,7 @@ class Hub:
         self._to_sites, self._to_users, self._fetch = to_sites, to_users, fetch
         self._versions: dict[str, int] = {}  # by site: of the list that it has
         self._lock = threading.Lock()
-        self._instances: dict[str, str] = {}  # of the sites that are there
+        self._instances: dict[str, str] = {}  # of the connected sites
         self._heard: dict[str, float] = {}
         self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._informed: set[str] = set()  # sites that are being handed the list

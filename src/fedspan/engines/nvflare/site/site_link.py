@@ -47,7 +47,7 @@ leave: Callable[[str], None] = report
 #: worker may then read its data again.
 IDLE = 15.0
 
-#: Seconds between two looks at the connection.
+#: Seconds between two checks of the connection.
 EVERY = 2.0
 
 

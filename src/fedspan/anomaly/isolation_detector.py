@@ -42,14 +42,14 @@ Vector = NDArray[np.float64]
 
 _DEEPEST = 14
 #: With as many subsamples of rows, further ones hardly change the threshold.
-_MANY = 28
+_MANY = 7
 
 
 @dataclass(eq=False, repr=False)
 class FedIsolationDetector(ExplainedDetector):
     """Detect anomalies by isolation: a row that few random cuts separate from all others is unusual.
 
-    As an isolation forest, with one difference: cuts are drawn without a look at rows, in the range between the 0.02
+    As an isolation forest, with one difference: cuts are drawn independently of the rows, in the range between the 0.02
     and 0.98 quantiles of each column and up to its width beyond. So one round is enough, in which sites count their
     rows in the leaves. A row's anomaly score is ``2 ^ (-depth / c)``. The depth, the mean over the
     trees, is that at which the row is alone in a subsample of all rows, and c is its usual value.
@@ -157,9 +157,9 @@ class FedIsolationDetector(ExplainedDetector):
         check_aggregator(self.aggregator)
         check_privacy(self.privacy, self.quantile, self.aggregator)
 
-    def _learn_model(self, fed: Federation) -> None:
-        """Draw trees in the columns' ranges, and count rows."""
-        if self.aggregator is None:
+    def _learn_model(self, fed: Federation, *, finite: bool = False) -> None:
+        """Draw trees in the columns' ranges, and count rows; `finite`: all values are known to be finite."""
+        if self.aggregator is None and not finite:
             refuse_bad_values(fed, self._names())
         found = isolation_counts(fed, n_trees=self.n_trees, depth=self.depth, aggregator=self.aggregator)
         self.features_, self.cuts_ = found.features, found.cuts

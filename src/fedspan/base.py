@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Self
 
 import numpy as np
@@ -102,6 +102,13 @@ class FedEstimator(BaseEstimator):
         spent: PrivacySpent | None = self.run_.privacy
         return spent
 
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters: scikit-learn reads the signature each time, as slow as a small fit."""
+        names: list[str] = super()._get_param_names()
+        return names
+
     @contextmanager
     def _fitting(
         self,
@@ -139,7 +146,7 @@ class FedEstimator(BaseEstimator):
                     self.names_before_ = np.array(X.column_names, dtype=object)
             self.sites_ = agreed.sites
             yield agreed
-            self.run_ = run.record
+        self.run_ = run.record  # which states the versions only once the run has ended
 
     def _learn_batch(
         self,
@@ -232,7 +239,7 @@ class FedEstimator(BaseEstimator):
             agreed = self._agreed(run) if rows else run
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
             learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
-            self.run_ = run.record
+        self.run_ = run.record
         self.batch_sites_ = agreed.sites
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
         return _lost(run.record, agreed.sites)

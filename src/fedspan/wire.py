@@ -88,7 +88,7 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
             continue
         if kind is np.ndarray and value.size and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
             result[key] = copy = value.copy()
-            copy.flags.writeable = False
+            copy.setflags(write=False)
         elif kind not in _PLAIN:
             result[key] = _canonical_value(key, value, what)
     return result

@@ -42,7 +42,7 @@ Vector = NDArray[np.float64]
 
 _DEEPEST = 14
 #: With as many subsamples of rows, further ones hardly change the threshold.
-_MANY = 28
+_MANY = 7
 
 
 @dataclass(eq=False, repr=False)
@@ -157,9 +157,9 @@ class FedIsolationDetector(ExplainedDetector):
         check_aggregator(self.aggregator)
         check_privacy(self.privacy, self.quantile, self.aggregator)
 
-    def _learn_model(self, fed: Federation) -> None:
-        """Draw trees in the columns' ranges, and count rows."""
-        if self.aggregator is None:
+    def _learn_model(self, fed: Federation, *, finite: bool = False) -> None:
+        """Draw trees in the columns' ranges, and count rows; `finite`: all values are known to be finite."""
+        if self.aggregator is None and not finite:
             refuse_bad_values(fed, self._names())
         found = isolation_counts(fed, n_trees=self.n_trees, depth=self.depth, aggregator=self.aggregator)
         self.features_, self.cuts_ = found.features, found.cuts

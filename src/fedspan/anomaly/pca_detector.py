@@ -46,6 +46,8 @@ DISTANCES = ("residual", "mahalanobis", "combined")
 WIDEST = 1000
 #: A share of the variance that is rounding alone: that of numbers in single precision is 1e-15.
 ROUNDING = 1e-14
+#: With fewer rows than as many times the columns the ridge counts in distances of rows left out.
+_FEW_FOR_RIDGE = 3
 #: The threshold's share of the privacy budget.
 _THRESHOLD_SHARE = 0.25
 _SUBSPACE: Form = (forms.subspace_score, forms.one_subspace_score, forms.subspace_shares)
@@ -406,6 +408,8 @@ class FedPCADetector(ExplainedDetector):
         if self.distance == "combined":
             inside = 1.0 / (self.explained_variance_ + self.ridge_)
             within = {"components": self.components_, "inside": inside, "leverage": leverage}
+        elif self.scale_ is not None and n < _FEW_FOR_RIDGE * self.n_features_in_:
+            parameters["ridge"] = self.ridge_
         return left_out_whitened, {**parameters, **within}
 
     def _form(self) -> tuple[Form, dict[str, Any]]:

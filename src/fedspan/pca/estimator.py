@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -252,7 +254,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         self.moments_, self.kept_axes_ = kept_moments(kept.moments), kept.rows
         self._keep(Solution(axes, weights, sites), rank)
         rest = max(axes.total - float(axes.scatter[: self.n_components_].sum()), 0.0)
-        self.noise_variance_ = self._noise_variance(fed, (rest, axes.n))
+        self.noise_variance_ = self._noise_variance(lambda: (rest, axes.n))
 
     def _moments_with_new(self, fed: Federation, factor: float) -> MergedMoments:
         """Return the moments of the rows before, which count by `factor`, and of the new ones."""
@@ -318,7 +320,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
             )
         self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
         self.scale_ = deviations(found) if self.scale else None
-        prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
+        prepared = partial(fed.apply, standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
         wanted = {"rank": None if all_axes or self._is_share() else rank, "choose": self.n_components == "auto"}
         exact = self.solver_ == "covariance" and rows is not None and rows.has_products
@@ -329,11 +331,17 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
             solution = Solution(axes, site_weights(found.sites), found.sites)
         else:
             known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
-            solution = solve(self.solver_, prepared, {**known, **wanted})
+            solution = solve(self.solver_, prepared(), {**known, **wanted})
         self._keep(solution, rank)
         rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())
         clear = exact and (of_all or rest > _CLEAR_SHARE * solution.axes.total)
-        self.noise_variance_ = self._noise_variance(prepared, (max(rest, 0.0), solution.axes.n) if clear else None)
+
+        def outside() -> tuple[float, float]:
+            if clear:
+                return max(rest, 0.0), solution.axes.n
+            return residual(prepared(), components=self.components_, aggregator=self._column_aggregator())
+
+        self.noise_variance_ = self._noise_variance(outside)
         return solution
 
     def _keep_noisy(self, found: NoisyCovariance, *, all_axes: bool = False) -> Solution:
@@ -529,13 +537,13 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(axes.scatter[:k])
 
-    def _noise_variance(self, fed: Federation, known: tuple[float, float] | None = None) -> float:
+    def _noise_variance(self, outside: Callable[[], tuple[float, float]]) -> float:
         """Return the mean variance outside the components, as scikit-learn defines it.
 
-        `known` is the scatter outside of them and the number of rows; otherwise the sites send it.
+        `outside` returns the scatter outside of them and the number of rows; it may request them from the sites.
         """
-        outside = min(int(self.n_samples_), self.n_features_in_) - self.n_components_
-        if outside <= 0:
+        dimensions = min(int(self.n_samples_), self.n_features_in_) - self.n_components_
+        if dimensions <= 0:
             return 0.0
-        rest, n = known or residual(fed, components=self.components_, aggregator=self._column_aggregator())
-        return rest / max(1, n - 1 if self.center else n) / outside
+        rest, n = outside()
+        return rest / max(1, n - 1 if self.center else n) / dimensions

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedspan.cli.console import printable
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import InputError
 
@@ -19,11 +20,11 @@ def logs(kit: Path, study: str | None, lines: int, follow: bool) -> int:
     """Print the end of a log, and what is added to it."""
     read = _reader(kit, study)
     shown = read()
-    print("\n".join(shown.splitlines()[-max(0, lines) :]), flush=True)
+    print(printable("\n".join(shown.splitlines()[-max(0, lines) :])), flush=True)
     while follow:
         time.sleep(EVERY)
         now = read()
-        print(_added(shown, now), end="", flush=True)
+        print(printable(_added(shown, now)), end="", flush=True)
         shown = now
     return 0
 

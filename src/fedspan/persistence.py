@@ -32,10 +32,10 @@ _OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps the choice of ``s
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a model's bytes depend on the model alone
 _LARGEST_TEXT = 2**24  # bytes of JSON, and of a record once it is unpacked
 _UNPACKING_MEMORY = 2**26
-_LONG_TEXT = 4096  # bytes of JSON of a dict, from which on it is packed
+_LONG_TEXT = 4096  # a dict whose JSON has more bytes is packed
 
 Arrays = list[NDArray[Any]]
-#: Stands for a packed part that was unpacked, and is none.
+#: Takes the place of a packed part once it is unpacked: each part is unpacked once.
 _USED: NDArray[Any] = np.empty(0, dtype=np.uint8)
 
 

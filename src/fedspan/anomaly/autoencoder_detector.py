@@ -136,7 +136,7 @@ class FedAutoencoderDetector(NetworkDetector):
     patience : int, default=50
         Rounds without an error that is 1 % lower, before the step size is cut.
     check_every : int, default=10
-        Rounds between two looks at the rows that are held back.
+        Rounds between two evaluations on the rows that are held back.
     held_back : float, default=0.1
         Share of each site's rows that are not trained on, at least one where there are two.
     aggregator : Aggregator, optional

@@ -49,7 +49,7 @@ _MANY = 7
 class FedIsolationDetector(ExplainedDetector):
     """Detect anomalies by isolation: a row that few random cuts separate from all others is unusual.
 
-    As an isolation forest, with one difference: cuts are drawn without a look at rows, in the range between the 0.02
+    As an isolation forest, with one difference: cuts are drawn independently of the rows, in the range between the 0.02
     and 0.98 quantiles of each column and up to its width beyond. So one round is enough, in which sites count their
     rows in the leaves. A row's anomaly score is ``2 ^ (-depth / c)``. The depth, the mean over the
     trees, is that at which the row is alone in a subsample of all rows, and c is its usual value.

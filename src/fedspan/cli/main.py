@@ -116,7 +116,7 @@ def _add_local(commands: Any) -> None:
         commands,
         "init",
         "fedspan.cli.study.init_command:init",
-        "write a study file from a look at the data",
+        "write a study file for some tables",
         _option(
             "files", "one table per site, or one with a column that names sites", nargs="+", type=Path, metavar="FILE"
         ),

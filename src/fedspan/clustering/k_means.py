@@ -154,7 +154,7 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         empty = int((self.cluster_sizes_ == 0).sum())
         if empty:
             warnings.warn(
-                f"{empty} of the {self.n_clusters} clusters have no rows, because fewer distinct rows are there than "
+                f"{empty} of the {self.n_clusters} clusters have no rows, because there are fewer distinct rows than "
                 "clusters, or a sum of too few rows was not requested: use fewer clusters",
                 ConvergenceWarning,
                 stacklevel=frames_inside(),

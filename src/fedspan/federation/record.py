@@ -214,7 +214,7 @@ class RunRecord:
 
     @property
     def remark(self) -> str:
-        """A sentence where the sites were no machines of their own."""
+        """A sentence that all sites were simulated in one process, or nothing."""
         return SIMULATED if self.simulated and len(self.sites) > 1 else ""
 
     def to_frame(self) -> pd.DataFrame:

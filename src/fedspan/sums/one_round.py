@@ -72,7 +72,7 @@ def local_moments(site: Site, widest: Widest) -> dict[str, Any]:
         else:
             found = RowMoments.of_blocks(stored_blocks(site, d), d, products=products)
     bad = np.zeros(d, dtype=np.int64)
-    if not math.isfinite(np.vdot(found.scatter, found.scatter)):  # or it overflows: look at every value
+    if not math.isfinite(np.vdot(found.scatter, found.scatter)):  # or it overflows: check every value
         bad = bad_values(site)
         if bad.any():
             found = RowMoments.of_no_rows(d, products=products, n=len(site))

@@ -10,7 +10,7 @@ from fedspan.cli.console import printable
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import InputError
 
-#: Seconds between two looks at a log that is followed.
+#: Seconds between two checks of a log that is followed.
 EVERY = 2.0
 #: Bytes of a log's end that are read.
 _LONGEST = 2**22

@@ -1,4 +1,4 @@
-"""``fedspan describe``: look at a study's data before anything is learned, and leave one page."""
+"""``fedspan describe``: describe a study's data before anything is learned, and write one page."""
 
 from __future__ import annotations
 

@@ -239,6 +239,7 @@ SETTINGS = {
         "references": np.linspace(-4.0, 4.0, 32).reshape(2, 2, 8),
         "lamb": 1.0,
         "sigma": 0.5,
+        "starts": 1,
     },
     "centre_labels": {"centres": np.arange(24.0).reshape(3, 8)},
     "landmark_distances": {"landmarks": LANDMARKS},

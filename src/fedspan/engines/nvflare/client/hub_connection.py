@@ -168,10 +168,15 @@ class HubConnection:
 
     def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
         """Fetch a large answer, one at a time: the server holds no more of them."""
+        from fedspan.engines.nvflare.flare import release
+
         with self._fetching:
             try:
                 message = {"site": site, "answer": head["answer"]}
-                arrived.put((site, bytes(session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1])))
+                body = session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1]
+                answer = bytes(body)
+                release(body)
+                arrived.put((site, answer))
             except Exception as error:  # of any kind from NVIDIA FLARE
                 arrived.put((site, f"its answer could not be fetched: {error}"))
 

@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   set up, do six short runs, leave one page with pictures: demo/report.html"
+	@echo "make demo   set up, do eight short runs, leave one page with pictures: demo/report.html"
 	@echo "make test   set up, then linters, types, the import contract and all tests, in some twenty minutes"
 	@echo "make quick  unit tests and laws on the embedded engine, in a minute: no processes, browsers, real data or papers"
 	@echo "make test-lowest  the quick tests with the lowest version of every package that pyproject.toml declares"

@@ -69,7 +69,7 @@ def updated(rng: np.random.Generator) -> None:
     sites = np.arange(SITES * NEW_ROWS) % SITES
     feds = [fs.federate(rng.normal(size=(len(sites), COLUMNS)), sites=sites) for _ in range(TURNS + 1)]
     exact = fs.FedPCA(5).fit(feds[0]).run_.bytes_up
-    for model in (fs.FedPCA(5), fs.FedPCADetector()):
+    for model in (fs.FedPCA(5), fs.FedPCADetector(), fs.FedAnomalyDetector(random_state=0)):
         model.partial_fit(feds[0])
         new = iter(feds[1:])
         seconds = best(lambda model=model, new=new: model.partial_fit(next(new)))

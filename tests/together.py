@@ -25,6 +25,11 @@ GROUPS = {
         "tests/report/test_page_browser.py",
         "tests/report/test_page_estimators.py",
     ),
+    "processes that are forked, which takes longer the more a process has read": (
+        "tests/laws/test_engines.py",
+        "tests/engines/remote/test_step_process.py",
+        "tests/engines/nvflare/test_owned_worker.py",
+    ),
     "tables of network traffic": (
         "tests/anomaly/test_pca_detector_real.py",
         "tests/datasets/test_loaders_real.py",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from datetime import datetime, timedelta
+from functools import cache, wraps
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,8 @@ from fedspan.sums.batches import Fading, in_other_units, uncounted, with_batch
 from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.one_round import Agree
 
+#: Learns from the sites whose rows are new; the number is the factor for the sums of rows before.
+Learner = Callable[[Federation, float], None]
 #: Times that a partial fit begins again without the sites that failed.
 _MOST_TRIES = 4
 
@@ -99,6 +102,13 @@ class FedEstimator(BaseEstimator):
         spent: PrivacySpent | None = self.run_.privacy
         return spent
 
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters: scikit-learn reads the signature each time, as slow as a small fit."""
+        names: list[str] = super()._get_param_names()
+        return names
+
     @contextmanager
     def _fitting(
         self,
@@ -136,7 +146,7 @@ class FedEstimator(BaseEstimator):
                     self.names_before_ = np.array(X.column_names, dtype=object)
             self.sites_ = agreed.sites
             yield agreed
-            self.run_ = run.record
+        self.run_ = run.record  # which states the versions only once the run has ended
 
     def _learn_batch(
         self,
@@ -147,7 +157,7 @@ class FedEstimator(BaseEstimator):
         fading: Fading,
         *,
         first: bool,
-        learn: Callable[[Federation, float], None] | None,
+        learn: Learner | None,
         rows: bool = True,
     ) -> Self:
         """Learn on from a batch: a site's rows count whole, or not at all, and only once.
@@ -210,7 +220,7 @@ class FedEstimator(BaseEstimator):
         sites: Any,
         batch: str | None,
         fading: Fading,
-        learn: Callable[[Federation, float], None],
+        learn: Learner,
         rows: bool,
     ) -> set[str]:
         """Learn from new rows as one run; return the sites that failed after they had agreed on the columns.
@@ -229,7 +239,7 @@ class FedEstimator(BaseEstimator):
             agreed = self._agreed(run) if rows else run
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
             learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
-            self.run_ = run.record
+        self.run_ = run.record
         self.batch_sites_ = agreed.sites
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
         return _lost(run.record, agreed.sites)
@@ -367,6 +377,46 @@ class FedEstimator(BaseEstimator):
         if tags.transformer_tags is not None:
             tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class LearnsOn(FedEstimator):
+    """Base of the estimators that learn on from batches of rows; each states what its batches are exact for."""
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sites: Any = None,
+        decay: float = 1.0,
+        half_life: float | str | timedelta | None = None,
+        batch: str | None = None,
+        at: str | float | datetime | None = None,
+    ) -> Self:
+        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+
+        Parameters
+        ----------
+        decay : float, default=1.0
+            What the rows before count from now on, above 0 and at most 1. With 1 nothing is forgotten.
+        half_life : float, str or timedelta, optional
+            Instead of `decay`: the number of rows after which old ones count half, or a time such as ``"6h"``.
+        batch : str, optional
+            A name of these rows. A site's rows of a batch are counted once, however often it is sent.
+        at : time, optional
+            Of the batch, for a `half_life` that is a time: ISO text, seconds since 1970, or a datetime. Default: now. A
+            batch that comes late, of an earlier time than the newest one, fades nothing.
+        """
+        fading = Fading.of(decay, half_life, at)
+        first, learn = self._learner(X)
+        return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
+
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
+        """Return whether a batch is the first one, and how to learn from it, ``None`` where a fit is all.
+
+        Refuse parameters that do not go with batches.
+        """
+        raise NotImplementedError
 
 
 class FedTransformer(TransformerMixin):

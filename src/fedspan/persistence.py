@@ -32,20 +32,20 @@ _OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps the choice of ``s
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a model's bytes depend on the model alone
 _LARGEST_TEXT = 2**24  # bytes of JSON, and of a record once it is unpacked
 _UNPACKING_MEMORY = 2**26
-_LONG_TEXT = 4096  # bytes of JSON of a dict, from which on it is packed
+_LONG_TEXT = 4096  # a dict whose JSON has more bytes is packed
 
 Arrays = list[NDArray[Any]]
-#: Stands for a packed part that was unpacked, and is none.
+#: Takes the place of a packed part once it is unpacked: each part is unpacked once.
 _USED: NDArray[Any] = np.empty(0, dtype=np.uint8)
 
 
 def save(model: Any, path: str | os.PathLike[str], *, record: bool = True) -> None:
-    """Write a fitted estimator, or a scikit-learn pipeline of such, to one file, without pickle.
+    """Write a fitted estimator, a scikit-learn pipeline of such, or an atlas, to one file, without pickle.
 
     Parameters
     ----------
-    model : estimator or Pipeline
-        An estimator of fedspan, or a pipeline whose steps are such estimators.
+    model : estimator, Pipeline or Atlas
+        An estimator of fedspan, a pipeline whose steps are such estimators, or what `fedspan.atlas` returns.
     path : path
         The file, which is written whole or not at all.
     record : bool, default=True
@@ -90,8 +90,12 @@ def _content(model: Any, record: bool) -> Any:
         if others:
             raise InputError(f"{others[0]!r} is no estimator of fedspan, and a saved pipeline has no other steps")
         return _Steps((name, _content(step, record)) for name, step in model.steps)
+    if _is_atlas(model):
+        own = {field.name: getattr(model, field.name) for field in fields(model)}
+        kept = {name: _content(part, record) if _is_estimator(part) else part for name, part in own.items()}
+        return type(model)(**kept if record else {**kept, "run_": None})
     if not _is_estimator(model):
-        raise InputError(f"{type(model).__name__} is neither an estimator of fedspan nor a pipeline of such")
+        raise InputError(f"{type(model).__name__} is neither an estimator or atlas of fedspan nor a pipeline of such")
     if not record and hasattr(model, "run_"):
         model = copy.copy(model)
         del model.run_
@@ -163,7 +167,7 @@ def _of_file(path: str | os.PathLike[str]) -> Any:
             "'fedspan run', or a file that fedspan.save wrote"
         ) from None
     steps = [step for _, step in model.steps] if _is_pipeline(model) else [model]
-    if not all(map(_is_estimator, steps)):
+    if not all(map(_is_estimator, steps)) and not _is_atlas(model):
         raise InputError(f"{path} is not a fedspan model: it holds a {type(model).__name__}")
     return model
 
@@ -276,9 +280,20 @@ def _known_estimators() -> dict[str, Any]:
     return {name: getattr(fedspan, name) for name in fedspan.ESTIMATORS}
 
 
+def _is_atlas(value: Any) -> bool:
+    return type(value).__name__ == "Atlas" and type(value) in _atlas_parts()
+
+
+def _atlas_parts() -> tuple[Any, ...]:
+    """Return the classes of a saved atlas, the atlas among them."""
+    parts: tuple[Any, ...] = importlib.import_module("fedspan.atlases.atlas_model").SAVED
+    return parts
+
+
 def _known_values() -> dict[str, Any]:
-    """Return the parameter objects that a file may hold: aggregators and privacy mechanisms."""
+    """Return the objects that a file may hold: aggregators, privacy mechanisms and the parts of an atlas."""
     from fedspan import aggregation, privacy
 
     found = {name: getattr(module, name) for module in (aggregation, privacy) for name in module.__all__}
-    return {name: kind for name, kind in found.items() if isinstance(kind, type) and is_dataclass(kind)}
+    values = {name: kind for name, kind in found.items() if isinstance(kind, type) and is_dataclass(kind)}
+    return values | {kind.__name__: kind for kind in _atlas_parts()}

@@ -46,7 +46,7 @@ def partial_fit(
     X : table (with ``sites``) or federation
         The new rows.
     decay, half_life, batch, at
-        As of `FedStandardScaler.partial_fit`. The rows of a site count in all steps, or in none.
+        As of `FedPCA.partial_fit`. The rows of a site count in all steps, or in none.
 
     Examples
     --------

@@ -61,10 +61,11 @@ _CODE_OF_DTYPE = {dtype: code for code, dtype in enumerate(_DTYPE_OF_CODE)}
 _ALLOWED = "may hold numpy arrays (bool, integers, floats, complex, fixed-width text), numbers, strings and None"
 
 
-def canonical(message: Mapping[str, object], what: str = "message") -> Message:
+def canonical(message: Mapping[str, object], what: str = "message", *, copy: bool = True) -> Message:
     """Return `message` as ``decode(encode(message))`` gives it, or refuse it with a sentence that names the key.
 
-    Arrays are copied to read-only, C-contiguous, little-endian ones; NumPy scalars become Python numbers.
+    Arrays are copied to read-only, C-contiguous, little-endian ones; NumPy scalars become Python numbers. With
+    ``copy=False`` arrays that need no other layout stay the caller's own.
 
     Examples
     --------
@@ -87,8 +88,9 @@ def canonical(message: Mapping[str, object], what: str = "message") -> Message:
         if kind is int and -_SMALL < value < _SMALL:
             continue
         if kind is np.ndarray and value.size and value.dtype in _CODE_OF_DTYPE and value.ndim <= _MAX_NDIM:
-            result[key] = copy = value.copy()
-            copy.flags.writeable = False
+            if copy or not value.flags.c_contiguous:
+                result[key] = own = value.copy()
+                own.setflags(write=False)
         elif kind not in _PLAIN:
             result[key] = _canonical_value(key, value, what)
     return result
@@ -103,7 +105,7 @@ def encode(message: Mapping[str, object]) -> bytes:
     >>> decode(data)
     {'mean': array([0., 0., 0.]), 'n': 10}
     """
-    return encoded(canonical(message))
+    return encoded(canonical(message, copy=False))
 
 
 def encoded(message: Message) -> bytes:
@@ -206,7 +208,7 @@ def non_finite_key(message: Message) -> str | None:
     for key, value in message.items():
         if isinstance(value, np.ndarray):
             # One sum of squares finds any NaN or infinity without a temporary array, and vdot never warns. Squares of
-            # finite values may overflow too: only then look at every value.
+            # finite values may overflow too: only then check every value.
             small = value.dtype.kind not in "fc" or math.isfinite(abs(np.vdot(value, value)))
             if not small and not np.isfinite(value).all():
                 return key

@@ -103,3 +103,15 @@ def test_arrays_that_are_no_trees_are_refused():
         isolation_score(X, features, cuts, depths[:, 1:], 1.0)
     with pytest.raises(FedspanError, match="no full trees"):
         leaf_counts(fs.federate(X), features=features + 3, cuts=cuts)
+
+
+@pytest.mark.parametrize(("seed", "apart"), [(30, 0.0), (32, 10.0)])
+def test_after_many_batches_the_share_above_the_threshold_is_the_nominal_one(seed, apart):
+    rng = np.random.default_rng(seed)
+    mixing = rng.normal(size=(7, 7))
+    X = rng.normal(size=(10_000, 7))
+    X = X + apart * rng.integers(0, 3, size=(10_000, 1)) if apart else X @ mixing
+    detector = fs.FedIsolationDetector(random_state=0)
+    for number, batch in enumerate(np.split(X, 50)):
+        detector.partial_fit(batch, batch=str(number))
+    assert abs(np.mean(detector.predict(X) == -1) - 0.05) < 0.0065

@@ -154,3 +154,14 @@ def test_auto_leaves_rows_out_where_they_are_few():
 def test_other_values_of_left_out_are_refused(value):
     with pytest.raises(fs.errors.InputError, match=r"left_out=.* must be True, False or 'auto'"):
         fs.FedPCADetector(left_out=value).fit(np.eye(5))
+
+
+def test_with_fewer_rows_than_columns_the_ridge_and_the_deviations_are_left_out_too():
+    X = np.random.default_rng(0).normal(size=(30, 200))
+    detector = fs.FedPCADetector(left_out=True).fit(X)
+    transform, parameters = detector._training_transform()
+    fits = [fs.FedPCADetector().fit(np.delete(X, i, axis=0)) for i in range(30)]
+    want = [-fit.score_samples(X[i : i + 1])[0] for i, fit in enumerate(fits)]
+    np.testing.assert_allclose(transform(X, **parameters)[:, 0], want, rtol=0.01)
+    del parameters["ridge"]
+    assert (transform(X, **parameters)[:, 0] < 0.95 * np.array(want)).all()

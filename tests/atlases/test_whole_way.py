@@ -204,6 +204,48 @@ def test_a_new_site_gets_labels_and_clusters(data):
     assert (placed.obs["label"].astype(str) == placed.obs["type"].astype(str)).mean() > 0.9
 
 
+def test_new_batches_of_a_column_are_learned(data, tmp_path):
+    old = data[data.obs["site"] != "lab 2"].copy()
+    first = fs.federate_anndata({"a": old[::2].copy(), "b": old[1::2].copy()}, labels="type")
+    made = fs.atlas(first, batch="site", labels=True, map="none", **SETTINGS)
+    before = made.annotate(old.copy()).obsm["X_pca_harmony"]
+    with pytest.raises(InputError, match="are none of those that the model knows"):
+        made.annotate(data.copy())
+    secure = fs.federate_anndata({"a": data[::2].copy(), "b": data[1::2].copy()}, policy=fs.Policy(secure_sum=True))
+    with pytest.raises(PolicyError, match="adapt without batches="):
+        made.adapt(secure)
+    with pytest.raises(InputError, match="there is no new batch: the atlas knows 'lab 0', 'lab 1'"):
+        made.adapt(first)
+    made.save(tmp_path / "atlas")
+    other = fs.load(tmp_path / "atlas")
+    assert made.adapt(fs.federate_anndata({"a": data[::2].copy(), "b": data[1::2].copy()})) is made
+    assert made.batch_names == ("lab 0", "lab 1", "lab 2")
+    other.adapt(secure, batches=["lab 1", "lab 2"])
+    placed, again = made.annotate(data.copy()), other.annotate(data.copy())
+    known = (data.obs["site"] != "lab 2").to_numpy()
+    np.testing.assert_allclose(placed.obsm["X_pca_harmony"][known], before, atol=1e-12)
+    np.testing.assert_allclose(again.obsm["X_pca_harmony"], placed.obsm["X_pca_harmony"], atol=1e-6)
+    assert (placed.obs["label"].astype(str) == placed.obs["type"].astype(str))[~known].mean() > 0.9
+    with pytest.raises(InputError, match="in this one each site is a batch"):
+        fs.atlas(first, map="none", **SETTINGS).adapt(first, batches=["lab 2"])
+
+
+def test_an_atlas_is_saved_without_pickle_and_writes_the_same_results(found, data, tmp_path):
+    for record in (True, False):
+        fs.save(found, tmp_path / "cells.fedspan", record=record)
+        again = fs.load(tmp_path / "cells.fedspan")
+        assert (again.run_ is not None, hasattr(again.harmony, "run_")) == (record, record)
+        one, other = (m.annotate(data[data.obs["site"] == "lab 1"].copy(), site="lab 1") for m in (found, again))
+        for key in ("X_pca", "X_pca_harmony", "X_tsne"):
+            np.testing.assert_array_equal(one.obsm[key], other.obsm[key])
+        for key in ("leiden", "label"):
+            assert (one.obs[key] == other.obs[key]).all()
+        assert again.summary() == found.summary()
+        assert again.marker_table(3) == found.marker_table(3)
+    assert found.run_ is not None  # the atlas itself keeps its record
+    assert hasattr(found.harmony, "run_")
+
+
 def test_a_killed_atlas_is_continued_to_the_same_result(data, tmp_path):
     made = [None, None]
     for turn in range(2):
@@ -246,6 +288,9 @@ def test_what_is_no_table_of_counts_is_refused(data, tmp_path):
     logged.X.data[:3] = -1.0
     with pytest.raises(InputError, match=r"3 values are negative or not finite, and counts are needed"):
         fs.atlas(fs.federate_anndata(logged, sites="site"))
+    logged.X.data = np.log1p(np.abs(logged.X.data))
+    with pytest.warns(UserWarning, match="most values are no whole numbers, and counts are needed"):
+        fs.federate_anndata(logged, sites="site").run(gene_moments, n_genes=300)
     with pytest.raises(InputError, match=r"sites=\.\.\. must name the column of obs"):
         fs.federate_anndata(data)
     with pytest.raises(InputError, match="must be an AnnData object or the path"):

@@ -15,6 +15,7 @@ import fedspan as fs
 from fedspan.audit import audit, audit_run
 from fedspan.audit.parts.search_task import Findings
 from fedspan.audit.row_search import RowSearch
+from fedspan.errors import InputError, QuorumError
 
 NAMES = [f"patient {i:03d}" for i in range(70)]
 
@@ -80,6 +81,18 @@ LEAKS = {
     "the sum of two rows": (lambda X: X[2] + X[9], "two rows", 6),
     "the mean of two rows": (lambda X: X[[3, 8]].mean(axis=0), "two rows", 6),
     "rotated rows": (lambda X: 0.3 * X[4:8] @ rotation(6) + 2, "rotated rows", 12),
+    "bits of a row with a constant": (lambda X: X[3].view(np.int64) ^ np.int64(0x5DEECE66D1234567), "XOR", 3),
+    "inverted bytes of rows": (lambda X: ~np.frombuffer(X[:2].tobytes(), dtype=np.uint8), "XOR", 6),
+    "hexadecimal text of inverted bytes": (lambda X: bytes(255 - one for one in X[5].tobytes()).hex(), "XOR", 3),
+    "digests of rows": (lambda X: np.array([hashlib.sha256(x.tobytes()).hexdigest() for x in X[:3]]), "digests", 9),
+    "digests of cells": (
+        lambda X: " ".join(hashlib.md5(repr(x).encode()).hexdigest() for x in X[3].tolist()),
+        "digests",
+        3,
+    ),
+    "checksums of rows": (lambda X: np.array([zlib.crc32(x.tobytes()) for x in X[:5]]), "digests", 15),
+    "inner products of rows": (lambda X: X[:9] @ X[:9].T, "rotated rows", 27),
+    "distances of rows": (lambda X: np.linalg.norm(X[:9, None] - X[None, :9], axis=2), "rotated rows", 27),
     "rotated rows, transposed": (lambda X: (X[4:8] @ rotation(6)).T, "rotated rows", 12),
 }
 
@@ -182,6 +195,20 @@ def test_rows_over_many_calls_and_as_single_numbers(table, tmp_path):
 @fs.step
 def one_cell(site, j: int):
     return {"value": float(np.asarray(site.X)[7, j])}
+
+
+@fs.step
+def failing(site):
+    raise InputError(f"can't use {np.asarray(site.X)[2].tolist()}")
+
+
+def test_reasons_of_failures_are_searched(table, tmp_path):
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed, pytest.raises(QuorumError):
+        fed.run(protocol, step=failing)
+    entry = searches(audit(tmp_path, truth=X))["rows"]
+    assert entry.facts["rows"] == 3
+    assert "reason of a failure" in entry.verdict
 
 
 def one_number_a_call(fed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict, Unpack
 
 import numpy as np
 import pytest
@@ -151,6 +151,24 @@ def test_a_step_without_annotations_takes_what_it_is_given():
     fed = fs.federate(np.ones((4, 1)), sites=[0, 0, 1, 1])
     np.testing.assert_array_equal(fed.ask(local_any, thing=np.array(3))["0"]["x"], 3)
     assert not parameters_of(local_any).complete
+
+
+class Pulled(TypedDict):
+    by: Positive
+    rows: int
+
+
+def test_parameters_that_steps_share_are_checked_as_their_own():
+    def local_pull(site, at: float, **pulled: Unpack[Pulled]): ...
+
+    found = parameters_of(local_pull)
+    assert found.complete
+    assert found.validated({"at": 1, "by": 2, "rows": 3}) == {"at": 1.0, "by": 2.0, "rows": 3}
+    for payload in ({"at": 1, "by": 2}, {"at": 1, "by": 2, "rows": 3, "more": 4}, {"by": 2, "rows": 3}):
+        with pytest.raises(MessageError, match="does not fit"):
+            found.validated(payload)
+    with pytest.raises(MessageError, match="by must be"):
+        found.validated({"at": 1, "by": -2, "rows": 3})
 
 
 @pytest.mark.parametrize("id", install_steps())

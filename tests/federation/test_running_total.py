@@ -11,6 +11,7 @@ import fedspan as fs
 from fedspan.federation import Failure
 from fedspan.federation.calls import running_total
 from fedspan.federation.outcomes import FailureKind
+from fedspan.sums.one_round import local_moments
 
 
 def _merged(replies):
@@ -65,22 +66,34 @@ CALLS = {
 }
 
 
+@pytest.mark.parametrize("together", [1, 4])
 @pytest.mark.parametrize("name", CALLS)
-def test_groups_change_nothing(name, monkeypatch):
+def test_groups_change_nothing(name, together, monkeypatch):
     whole = outcome(CALLS[name])
-    monkeypatch.setattr(running_total, "_FIRST", 4)
+    monkeypatch.setattr(running_total, "_AT_ONCE", 4)
+    monkeypatch.setattr(running_total, "_TOGETHER", together)
     monkeypatch.setattr(running_total, "_GROUP_BYTES", 1)
     assert outcome(CALLS[name]) == whole
 
 
-def test_memory_is_that_of_a_group(monkeypatch):
-    monkeypatch.setattr(running_total, "_FIRST", 4)
-    monkeypatch.setattr(running_total, "_GROUP_BYTES", 1)
+@pytest.mark.parametrize("odd", ["", "200 fail"])
+def test_the_bits_of_a_total_do_not_depend_on_how_many_replies_come_at_once(odd):
+    rng = np.random.default_rng(0)
+    wide = fs.LocalFederation([fs.Site(f"{i:02d}", rng.normal(size=(3, 400))) for i in range(30)])  # 640 kB a reply
+    many = federation(300)
+    for fed in (wide, many):
+        other_way = fed.with_faults(fs.FaultPlan())  # it sees all replies before they are added up
+        found, expected = (one.merge(local_moments, widest=400)["scatter"] for one in (fed, other_way))
+        assert found.tobytes() == expected.tobytes()
+    assert many.sum(numbers, odd=odd)["values"].tobytes() == other_way.sum(numbers, odd=odd)["values"].tobytes()
+
+
+def test_memory_is_that_of_a_group():
     fed = federation(200)
     tracemalloc.start()
     try:
         fed.sum(numbers, odd="", size=20_000)  # 160 kB a site
-        assert tracemalloc.get_traced_memory()[1] < 5e6
+        assert tracemalloc.get_traced_memory()[1] < 10e6  # 32 MB in all
     finally:
         tracemalloc.stop()
 

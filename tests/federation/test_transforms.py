@@ -71,3 +71,35 @@ def test_transforms_apply_in_order_and_to_batches_too():
     np.testing.assert_array_equal(fed.ask(both_ways)["a"]["X"], X)
     with pytest.raises(fs.errors.QuorumError, match="not an installed transform"):
         fed.apply(lambda X: X).ask(both_ways)
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "stream"])
+def test_few_numbers_of_a_row_are_made_once_and_later_transforms_begin_with_them(kind, tmp_path):
+    made = []
+
+    @fs.transform(frames=True)
+    def length(rows):
+        made.append(len(rows))
+        return np.sqrt(np.square(np.asarray(rows)).sum(axis=1, keepdims=True))
+
+    @fs.transform
+    def plus(X, by):
+        return X + by
+
+    @fs.step
+    def total(site):
+        columns = site.no_rows().shape[1]
+        return {"sum": sum(batch.X.sum(axis=0) for batch in site.batches(7)), "columns": columns}
+
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    given = {"array": X, "frame": frame, "stream": fs.stream(tmp_path / "rows.csv")}[kind]
+    fed = fs.LocalFederation([fs.Site("s", given)])
+    want = np.sqrt(np.square(X).sum(axis=1)).sum()
+    scored = fed.apply(length)
+    for seen, more in ((scored, 0.0), (scored, 0.0), (scored.apply(plus, by=1.0), 40.0)):
+        np.testing.assert_allclose(seen.ask(total)["s"]["sum"], want + more)
+    twice = scored.apply(plus, by=1.0).apply(plus, by=2.0)
+    np.testing.assert_allclose(twice.ask(total)["s"]["sum"], want + 120.0)
+    assert sum(made) == 40

@@ -118,6 +118,17 @@ def test_trees_of_columns_that_are_not_there_are_refused(column, fitted, tmp_pat
         Scorer(arrays)
 
 
+def test_a_site_gets_its_own_threshold_and_the_same_edges(tmp_path):
+    detector = fs.FedPCADetector().fit(rows())
+    detector.recalibrate(3.0 * rows(300, seed=4), sites=["hall"] * 300, per_site=True)
+    for site in ("hall", "another", None):
+        detector.export(tmp_path / f"{site}.npz", site=site)
+    hall, another, common = (Scorer.load(tmp_path / f"{site}.npz") for site in ("hall", "another", None))
+    assert hall.threshold == -detector.site_offsets_["hall"] > common.threshold
+    assert another.threshold == common.threshold == -detector.offset_
+    np.testing.assert_array_equal(hall.arrays["sketch_edges"], common.arrays["sketch_edges"])
+
+
 def test_arrays_come_back(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.arange(3), zeros=np.zeros(10**6))  # far smaller than what it holds
     found = read_arrays(tmp_path / "a.npz")

@@ -181,10 +181,10 @@ def test_a_map_of_few_centres_does_not_shrink_to_a_point(share):
 def test_equal_rows_share_a_place(share, noise):
     privacy = fs.privacy.GaussianCenters(8.0, 1e-5, clip=9.0, center=1.0) if noise else None
     for values in (np.ones((1, 4)), np.array([[0.0, 1, 2, 3], [5, 5, 5, 5]])):
-        X = np.repeat(values, 60 // len(values), axis=0)
+        X = np.repeat(values, 120 // len(values), axis=0)  # far more rows than the noise hides
         settings = {"grid": 16}  # all 300 rounds: the map shrinks to a point
         model = fs.FedTSNE(share=share, privacy=privacy, random_state=0, sums_settings=settings)
-        Y = model.fit(X, sites=np.arange(60) % 10).embedding_
+        Y = model.fit(X, sites=np.arange(120) % 10).embedding_
         assert np.isfinite(Y).all()
         assert len(np.unique(Y.round(6), axis=0)) == len(values)
 

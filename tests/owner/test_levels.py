@@ -108,6 +108,21 @@ def test_tables_that_differ_in_few_rows_are_not_both_answered(tmp_path):
     assert (tmp_path / "a" / "audit.rows").stat().st_mode & 0o077 == 0
 
 
+def test_several_tables_together_leave_no_few_rows_over(tmp_path):
+    """Any two of these differ in five rows or more; the third plus the fourth less the others is one row."""
+    desk, more = Desk(tmp_path / "a", AGGREGATE, numbers(60)), numbers(72)
+
+    def reopen(frame):
+        frame.to_csv(tmp_path / "a" / "rows.csv", index=False)
+        desk.open()
+
+    reopen(more[:70])
+    reopen(more[:65])
+    with pytest.raises(InputError, match="all answers together would reveal 1 rows"):
+        reopen(more.drop(index=[*range(60, 65), 71]))
+    reopen(more.drop(index=range(65, 70)).iloc[:60])  # the first table again
+
+
 def test_a_running_site_keeps_its_moments_until_enough_rows_have_changed(tmp_path):
     desk, more = Desk(tmp_path / "a", AGGREGATE, numbers(60)), numbers(66)
     before = desk.owned.site.X

@@ -282,3 +282,10 @@ def test_old_batches_are_forgotten():
     assert len(found) == 1000
     assert "batch 0" not in found
     assert found["new"] == ("b",)
+
+
+@pytest.mark.parametrize(("decay", "counted"), [(1.0, 0.5), (0.5, 0.5)])
+def test_scores_count_by_the_rows_of_their_model_or_fade(decay, counted):
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    detector = fs.FedPCADetector().partial_fit(X[:300]).partial_fit(X[300:], decay=decay)
+    assert detector.sketch_counts_.sum() == pytest.approx(300 + counted * 300)

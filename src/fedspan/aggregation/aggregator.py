@@ -24,7 +24,7 @@ class Aggregate:
     value : array
         The combined value, of the shape that a single one has; float64, or complex128 for complex values.
     weights : array (L,)
-        The trust in each site: non-negative, sums to 1. Where a rule looks at every entry on its own, the mean over
+        The trust in each site: non-negative, sums to 1. Where a rule treats every entry on its own, the mean over
         the entries of the share that each site had.
     certificate : float or None
         For rules that solve an optimisation problem (`GeometricMedian`, `MedianOfMeans`), a proven bound on how far

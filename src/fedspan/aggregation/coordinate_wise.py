@@ -1,4 +1,4 @@
-"""Rules that look at every entry on its own: the coordinate-wise median and the trimmed mean.
+"""Rules that treat every entry on its own: the coordinate-wise median and the trimmed mean.
 
 D. Yin, Y. Chen, K. Ramchandran and P. Bartlett, "Byzantine-robust distributed learning: towards optimal statistical
 rates", ICML 2018. Complex entries are combined by their real and imaginary parts. The trust in a site is its share in

@@ -36,11 +36,11 @@ def for_fewer_values(aggregator: Aggregator, count: int) -> Aggregator:
             return aggregator
 
 
-def within_a_group(aggregator: Aggregator, count: int, everybody: int) -> Aggregator:
-    """Return the rule for a group of `count` of `everybody`'s values, such as those of a cluster.
+def within_a_group(aggregator: Aggregator, count: int, all_values: int) -> Aggregator:
+    """Return the rule for a group of `count` of `all_values` values, such as those of a cluster.
 
     All malicious sites that a rule was set up for may be in one group, which tolerates fewer than half of its size. A
     rule that does not fit all values stays as it is, and refuses them itself.
     """
-    fits = for_fewer_values(aggregator, everybody) is aggregator
+    fits = for_fewer_values(aggregator, all_values) is aggregator
     return for_fewer_values(aggregator, count) if fits else aggregator

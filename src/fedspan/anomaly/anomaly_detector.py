@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedAnomalyDetector(JoinedMembers):
     """Detect anomalies by three detectors that see different things, and need sums of the sites alone.
 
@@ -105,34 +107,21 @@ class FedAnomalyDetector(JoinedMembers):
     (1, 3)
     """
 
-    n_samples_: int
-    score_counts_: Vector
-    score_quantiles_: Vector
+    n_samples_: int = field(init=False)
+    score_counts_: Vector = field(init=False)
+    score_quantiles_: Vector = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        members: tuple[str, ...] = ("centers", "isolation", "mahalanobis"),
-        quantile: float = 0.95,
-        n_centers: int | None = None,
-        n_trees: int = 100,
-        ridge: float = 1e-4,
-        least_rows: int = 1,
-        aggregator: Aggregator | None = None,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.members = members
-        self.quantile = quantile
-        self.n_centers = n_centers
-        self.n_trees = n_trees
-        self.ridge = ridge
-        self.least_rows = least_rows
-        self.aggregator = aggregator
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    members: tuple[str, ...] = ("centers", "isolation", "mahalanobis")
+    quantile: float = 0.95
+    n_centers: int | None = None
+    n_trees: int = 100
+    ridge: float = 1e-4
+    least_rows: int = 1
+    aggregator: Aggregator | None = None
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the members, their ranks and the threshold from a table (with ``sites``) or a federation."""

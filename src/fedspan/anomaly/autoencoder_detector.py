@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -97,6 +98,7 @@ def autoencoder(
     return fedavg(fed, weights=weights, train=local_training, check=local_loss, network=network, **options)
 
 
+@dataclass(eq=False, repr=False)
 class FedAutoencoderDetector(NetworkDetector):
     """Detect anomalies by an autoencoder, trained by federated averaging. Needs torch: ``pip install ".[deep]"``.
 
@@ -134,7 +136,7 @@ class FedAutoencoderDetector(NetworkDetector):
     patience : int, default=50
         Rounds without an error that is 1 % lower, before the step size is cut.
     check_every : int, default=10
-        Rounds between two looks at the rows that are held back.
+        Rounds between two evaluations on the rows that are held back.
     held_back : float, default=0.1
         Share of each site's rows that are not trained on, at least one where there are two.
     aggregator : Aggregator, optional
@@ -192,41 +194,21 @@ class FedAutoencoderDetector(NetworkDetector):
     _train = staticmethod(autoencoder)
     _score = staticmethod(autoencoder_score)
 
-    def __init__(
-        self,
-        *,
-        layers: int = 2,
-        hidden: tuple[int, ...] | None = None,
-        latent: int | None = None,
-        quantile: float = 0.95,
-        scale: bool = True,
-        participation: float | None = None,
-        local_epochs: int = 2,
-        batch_size: int = 128,
-        step_size: float = 0.1,
-        server_momentum: float = 0.9,
-        max_rounds: int = 2000,
-        patience: int = 50,
-        check_every: int = 10,
-        held_back: float = 0.1,
-        aggregator: Aggregator | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.layers = layers
-        self.hidden = hidden
-        self.latent = latent
-        self.quantile = quantile
-        self.scale = scale
-        self.participation = participation
-        self.local_epochs = local_epochs
-        self.batch_size = batch_size
-        self.step_size = step_size
-        self.server_momentum = server_momentum
-        self.max_rounds = max_rounds
-        self.patience = patience
-        self.check_every = check_every
-        self.held_back = held_back
-        self.aggregator = aggregator
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    layers: int = 2
+    hidden: tuple[int, ...] | None = None
+    latent: int | None = None
+    quantile: float = 0.95
+    scale: bool = True
+    participation: float | None = None
+    local_epochs: int = 2
+    batch_size: int = 128
+    step_size: float = 0.1
+    server_momentum: float = 0.9
+    max_rounds: int = 2000
+    patience: int = 50
+    check_every: int = 10
+    held_back: float = 0.1
+    aggregator: Aggregator | None = None
+    random_state: Any = None
+    verbose: int = 0

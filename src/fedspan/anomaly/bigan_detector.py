@@ -8,6 +8,7 @@ adversarial networks", ICLR 2018).
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -129,6 +130,7 @@ def bigan(
     return fedavg(fed, weights=weights, train=local_training, check=local_loss, network=network, **options)
 
 
+@dataclass(eq=False, repr=False)
 class FedBiGANDetector(NetworkDetector):
     """Detect anomalies by a BiGAN, trained by federated averaging. Needs torch: ``pip install ".[deep]"``.
 
@@ -194,48 +196,26 @@ class FedBiGANDetector(NetworkDetector):
     _score = staticmethod(bigan_score)
     _own_score = ("alpha",)
 
-    def __init__(
-        self,
-        *,
-        layers: int = 2,
-        hidden: tuple[int, ...] | None = None,
-        latent: int | None = None,
-        alpha: float = 0.9,
-        adversarial: float = 0.1,
-        quantile: float = 0.95,
-        scale: bool = True,
-        participation: float | None = None,
-        local_epochs: int = 2,
-        batch_size: int = 128,
-        step_size: float = 0.1,
-        server_momentum: float = 0.9,
-        max_rounds: int = 2000,
-        patience: int = 50,
-        check_every: int = 10,
-        held_back: float = 0.1,
-        aggregator: Aggregator | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.layers = layers
-        self.hidden = hidden
-        self.latent = latent
-        self.alpha = alpha
-        self.adversarial = adversarial
-        self.quantile = quantile
-        self.scale = scale
-        self.participation = participation
-        self.local_epochs = local_epochs
-        self.batch_size = batch_size
-        self.step_size = step_size
-        self.server_momentum = server_momentum
-        self.max_rounds = max_rounds
-        self.patience = patience
-        self.check_every = check_every
-        self.held_back = held_back
-        self.aggregator = aggregator
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    layers: int = 2
+    hidden: tuple[int, ...] | None = None
+    latent: int | None = None
+    alpha: float = 0.9
+    adversarial: float = 0.1
+    quantile: float = 0.95
+    scale: bool = True
+    participation: float | None = None
+    local_epochs: int = 2
+    batch_size: int = 128
+    step_size: float = 0.1
+    server_momentum: float = 0.9
+    max_rounds: int = 2000
+    patience: int = 50
+    check_every: int = 10
+    held_back: float = 0.1
+    aggregator: Aggregator | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ _ROWS, _FEWEST, _MOST = 8, 5, 300
 _MAX_ITER = 20
 
 
+@dataclass(eq=False, repr=False)
 class FedCentersDetector(ExplainedDetector):
     """Detect anomalies by density: score rows by their mean distance to the two nearest of many centres.
 
@@ -103,33 +105,22 @@ class FedCentersDetector(ExplainedDetector):
     array([ 1, -1])
     """
 
-    mean_: Vector
-    scale_: Vector | None
-    centers_: Vector
-    center_sizes_: Vector
-    moments_: Vector
-    n_samples_: int
+    mean_: Vector = field(init=False)
+    scale_: Vector | None = field(init=False)
+    centers_: Vector = field(init=False)
+    center_sizes_: Vector = field(init=False)
+    moments_: Vector = field(init=False)
+    n_samples_: int = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        n_centers: int | None = None,
-        quantile: float = 0.95,
-        scale: bool = True,
-        least_rows: int = 1,
-        aggregator: Aggregator | None = None,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_centers = n_centers
-        self.quantile = quantile
-        self.scale = scale
-        self.least_rows = least_rows
-        self.aggregator = aggregator
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    n_centers: int | None = None
+    quantile: float = 0.95
+    scale: bool = True
+    least_rows: int = 1
+    aggregator: Aggregator | None = None
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Find centres of the rows of a table (with ``sites``) or a federation, and learn the threshold."""

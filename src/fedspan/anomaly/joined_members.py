@@ -89,7 +89,7 @@ class JoinedMembers(ExplainedDetector):
             self._take_over("centers", member)
         if "isolation" in self.members_:
             member = self._member("isolation")
-            member._learn_model(fed)
+            member._learn_model(fed, finite=len(self.members_) > 1)  # the others have refused values that are not
             self._take_over("isolation", member)
 
     def _learn_noisy(self, noisy: NoisySums, fed: Federation, privacy: GaussianMoments) -> Vector:

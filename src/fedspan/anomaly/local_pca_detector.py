@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -115,6 +115,7 @@ def local_verdicts(X: Matrix, mean: Matrix, scale: Matrix, components: Stack, th
     return found
 
 
+@dataclass(eq=False, repr=False)
 class LocalPCADetector(FedDetector):
     """Self-learning PCA: every site fits scaler, principal subspace and threshold from its own rows alone.
 
@@ -160,20 +161,12 @@ class LocalPCADetector(FedDetector):
     array([ 1, -1])
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        quantile: float = 0.95,
-        scale: bool = True,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.quantile = quantile
-        self.scale = scale
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    _: KW_ONLY
+    quantile: float = 0.95
+    scale: bool = True
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Let every site of a table (with ``sites``) or a federation learn its own detector."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -45,6 +46,8 @@ DISTANCES = ("residual", "mahalanobis", "combined")
 WIDEST = 1000
 #: A share of the variance that is rounding alone: that of numbers in single precision is 1e-15.
 ROUNDING = 1e-14
+#: With fewer rows than as many times the columns the ridge counts in distances of rows left out.
+_FEW_FOR_RIDGE = 3
 #: The threshold's share of the privacy budget.
 _THRESHOLD_SHARE = 0.25
 _SUBSPACE: Form = (forms.subspace_score, forms.one_subspace_score, forms.subspace_shares)
@@ -55,6 +58,7 @@ _TAKEN_OVER = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class FedPCADetector(ExplainedDetector):
     """Detect anomalies by PCA: score rows by how badly they fit the subspace or the covariance of the sites' rows.
 
@@ -159,44 +163,28 @@ class FedPCADetector(ExplainedDetector):
     array([0.2, 0.2, 0.7])
     """
 
-    mean_: Vector
-    scale_: Vector | None
-    components_: Vector
-    explained_variance_: Vector
-    noise_variance_: float
-    n_components_: int
-    n_samples_: int
+    mean_: Vector = field(init=False)
+    scale_: Vector | None = field(init=False)
+    components_: Vector = field(init=False)
+    explained_variance_: Vector = field(init=False)
+    noise_variance_: float = field(init=False)
+    n_components_: int = field(init=False)
+    n_samples_: int = field(init=False)
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        solver: str = "auto",
-        distance: str = "mahalanobis",
-        quantile: float = 0.95,
-        ridge: float = 1e-4,
-        center: bool = True,
-        scale: bool = True,
-        aggregator: Aggregator | None = None,
-        left_out: bool | str = "auto",
-        solver_options: Mapping[str, Any] | None = None,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.solver = solver
-        self.distance = distance
-        self.quantile = quantile
-        self.ridge = ridge
-        self.center = center
-        self.scale = scale
-        self.aggregator = aggregator
-        self.left_out = left_out
-        self.solver_options = solver_options
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    solver: str = "auto"
+    distance: str = "mahalanobis"
+    quantile: float = 0.95
+    ridge: float = 1e-4
+    center: bool = True
+    scale: bool = True
+    aggregator: Aggregator | None = None
+    left_out: bool | str = "auto"
+    solver_options: Mapping[str, Any] | None = None
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn subspace, covariance and threshold from a table (with ``sites``) or a federation."""
@@ -420,6 +408,8 @@ class FedPCADetector(ExplainedDetector):
         if self.distance == "combined":
             inside = 1.0 / (self.explained_variance_ + self.ridge_)
             within = {"components": self.components_, "inside": inside, "leverage": leverage}
+        elif self.scale_ is not None and n < _FEW_FOR_RIDGE * self.n_features_in_:
+            parameters["ridge"] = self.ridge_
         return left_out_whitened, {**parameters, **within}
 
     def _form(self) -> tuple[Form, dict[str, Any]]:

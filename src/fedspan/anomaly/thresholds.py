@@ -7,7 +7,7 @@ row's distance from the mean of n rows, S their scatter and f its degrees of fre
 Morrison
 
 - a Mahalanobis distance ``m = v' (S / f)^-1 v`` becomes ``c^2 (f - 1) a / (1 - c a)`` with ``a = m / f``, exactly (but
-  for the ridge);
+  for the ridge, which counts where rows are fewer than about three times the columns: see `ridge_growth`);
 - the one of the residual alone becomes this formula of the distance in all directions, less that of the distance within
   the subspace: exactly, if the subspace stayed. Its turn is the factor of the next line, over that of a subspace whose
   variances alone change;
@@ -73,6 +73,17 @@ def left_out(distance: Vector, free: int, shift: float) -> Vector:
     return np.asarray(shift**2 * max(free - 1, 1) * a / np.maximum(1.0 - shift * a, _LEAST))
 
 
+def ridge_growth(Z: Matrix, W: Matrix, root: Matrix, ridge: float, free: int, shift: float) -> Vector:
+    """Return how much the distances of standardised rows Z (n, d) grow if they are left out of the ridge; W is Z root.
+
+    The ridge is a part of each column's variance, and without the row that of column j is ``f - c z_j^2`` parts of f.
+    The growth is ``r sum_j (M z)_j^2 c z_j^2 / (f - c z_j^2)``, over ``(1 - c a)^2``, with M the square of the root: by
+    first derivatives, and exactly where the ridge is all there is.
+    """
+    part = shift * np.square(Z) / free
+    return np.asarray(ridge * np.vecdot(np.square(W @ root), part / np.maximum(1.0 - part, _LEAST)))
+
+
 @transform("anomaly.left_out_whitened")
 def left_out_whitened(
     X: Array,
@@ -84,18 +95,25 @@ def left_out_whitened(
     leverage: Vector | None,
     free: Count,
     shift: Positive,
+    ridge: NotNegative = 0.0,
 ) -> Matrix:
     """Return `whitened_score` (n, 1) of rows left out; with `components` (k, d) it is that of the residual alone.
 
-    Then `inside` (k,) has the inverse variances of the components, and `leverage` (k,) is theirs.
+    Then `inside` (k,) has the inverse variances of the components, and `leverage` (k,) is theirs. A `ridge` above 0 is
+    left out, too.
     """
     factor, U = folded(root, scale), None if components is None else folded(components, scale)
 
     def score(x: Array, D: Matrix) -> Vector:
         W = D @ factor
         whole = np.asarray(np.vecdot(W, W))
-        if U is None:
+        if U is None and not ridge:
             return left_out(whole, free, shift)
+        if U is None:
+            Z = D if scale is None else D / scale
+            grown = ridge_growth(Z, W, root, ridge, free, shift)
+            again = max(free - 1, 1) / free * (shift / np.maximum(1.0 - shift * whole / free, _LEAST)) ** 2
+            return left_out(whole, free, shift) + again * grown
         squares = np.square(D @ U)
         within = squares @ inside
         everywhere = left_out(whole + within, free, shift)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.atlases.cell_clusters import CellClusters
-from fedspan.atlases.cell_components import CellComponents, cell_scores
+from fedspan.atlases.cell_components import CellComponents, cell_scores, obs_names
 from fedspan.atlases.harmony import FedHarmony
 from fedspan.atlases.marker_genes import MarkerGenes
 from fedspan.atlases.measures import ClusterAgreement, SiteMixing, agreement
@@ -20,13 +22,16 @@ from fedspan.clustering.parts.rows_by_centre import closest_labels
 from fedspan.datasets.sources.cell_table import CellTable, categories, make_writable
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
+from fedspan.persistence import save
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Atlas:
     """An atlas: every part is a model, which a site applies to its own cells.
+
+    ``save(path)`` writes it to one file without pickle, which ``fedspan.load`` reads: all of it that a site needs.
 
     Attributes
     ----------
@@ -46,7 +51,7 @@ class Atlas:
     mixing : tuple of SiteMixing, or None
         Before and after the correction.
     map : FedTSNE, FedUMAP or None
-    run_ : RunRecord
+    run_ : RunRecord, or None where it was saved without
     """
 
     genes: tuple[str, ...]
@@ -66,7 +71,7 @@ class Atlas:
     mixing: tuple[SiteMixing, SiteMixing] | None
     map: Any
     map_name: str
-    run_: RunRecord
+    run_: RunRecord | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -96,12 +101,32 @@ class Atlas:
         found: Federation = self.harmony.transform(self._coded(fed))
         return found
 
-    def adapt(self, fed: Federation) -> Atlas:
-        """Learn the effects of sites, or batches, that the atlas does not know; clusters and map stay."""
-        if self.batch is not None:
-            raise InputError("adapt goes with an atlas whose batches are sites: make this one again with all batches")
-        self.harmony.adapt(self._coded(fed))
+    def adapt(self, fed: Federation, *, batches: Sequence[str] | None = None) -> Atlas:
+        """Learn the effects of sites, or batches, that the atlas does not know; clusters and map stay.
+
+        Where a column of ``obs`` holds the batch, ``batches`` are values of it, new ones among them. Default: sites
+        report theirs, which needs single replies.
+        """
+        if self.batch is None:
+            if batches is not None:
+                raise InputError("batches=... goes with an atlas made with batch: in this one each site is a batch")
+            self.harmony.adapt(self._coded(fed))
+            return self
+        if batches is None:
+            fed.need_single_replies("adapt without batches=[...], the column's values,")
+        with fed.begin("Atlas.adapt", {"batch": self.batch}) as run:
+            found = obs_names(run, batch=self.batch) if batches is None else [str(name) for name in batches]
+            known = self.batch_names or ()
+            new = sorted(set(found) - set(known))
+            if not new:
+                raise InputError(f"there is no new batch: the atlas knows {', '.join(map(repr, known[:10]))}")
+            self.harmony.adapt(self._coded(run, (*known, *new)), batches=range(len(known) + len(new)))
+        self.batch_names = (*known, *new)
         return self
+
+    def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:
+        """Write this atlas to one file, which ``fedspan.load`` reads; without pickle."""
+        save(self, path, record=record)
 
     def annotate(self, adata: Any, *, site: str | None = None, layer: str | None = None) -> Any:
         """Write the results into cells, in place, and return them. Nothing leaves the site.
@@ -159,10 +184,10 @@ class Atlas:
             lines.append(f"cells with the main label of their centre: {self.labels.purity:.3f}")
         return "\n".join(lines)
 
-    def _coded(self, fed: Federation) -> Federation:
+    def _coded(self, fed: Federation, batches: Sequence[str] | None = None) -> Federation:
         if self.batch is None:
             return self.scores(fed)
-        names = np.array(self.batch_names, dtype=str)
+        names = np.array(self.batch_names if batches is None else batches, dtype=str)
         return fed.apply(cell_scores, columns=self.genes, **self._shown(), batch=self.batch, names=names)
 
     def _shown(self) -> dict[str, Any]:
@@ -219,3 +244,7 @@ class Atlas:
             parts = [table[c, genes] for c, genes in enumerate(order)]
             ranked[key] = np.rec.fromarrays(parts, dtype=[(c, "f8") for c in clusters])
         return ranked
+
+
+#: What a saved atlas holds, beside arrays and estimators.
+SAVED = (Atlas, CellClusters, CellComponents, ClusterAgreement, GeneMoments, MarkerGenes, SiteMixing, VariableGenes)

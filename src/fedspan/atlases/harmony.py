@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedHarmony(FedTransformer, FedEstimator):
     """Harmony: rows of different batches that are alike come to lie together. Rows stay at their sites.
 
@@ -60,7 +62,8 @@ class FedHarmony(FedTransformer, FedEstimator):
     tol, tol_cluster : float, default=1e-4
         The relative decrease of the objective at which rounds end, and the passes of a round.
     n_init : int, default=4
-        Starts of k-means, which share their calls.
+        Clusterings, each from a start of its own; they share their calls. A row's correction is the mean of theirs,
+        which depends less on the starts. The original has one, the best of ten starts.
     least_rows : int, default=1
         The start requests no sum of fewer rows, and no two that differ by fewer. With 1, the k-means of the paper, the
         directions of single rows can be among its sums.
@@ -75,13 +78,15 @@ class FedHarmony(FedTransformer, FedEstimator):
         Names of the batches.
     batch_sizes_ : array (B,)
     cluster_centers_ : array (T, K, d)
-        Centres on the unit sphere, in each of T rounds.
+        Centres on the unit sphere, in each of T rounds. K counts the clusters of all `n_starts_` clusterings, one after
+        another.
     penalties_ : array (T, B, K)
     effects_ : array (T, B, K, d)
         What each round takes from the rows of a batch, in each cluster.
     references_ : array (T, K, d)
         What all batches share.
     cluster_sizes_ : array (K,)
+    n_starts_ : int
     objective_ : array (T,)
     n_iter_ : int
     sites_, run_ : tuple of str, RunRecord
@@ -101,47 +106,30 @@ class FedHarmony(FedTransformer, FedEstimator):
     array([0.1, 0.1])
     """
 
-    batches_: tuple[str, ...]
-    batch_sizes_: NDArray[np.int64]
-    cluster_centers_: Matrix
-    penalties_: Matrix
-    effects_: Matrix
-    references_: Matrix
+    batches_: tuple[str, ...] = field(init=False)
+    batch_sizes_: NDArray[np.int64] = field(init=False)
+    cluster_centers_: Matrix = field(init=False)
+    penalties_: Matrix = field(init=False)
+    effects_: Matrix = field(init=False)
+    references_: Matrix = field(init=False)
+    n_starts_: int = field(init=False)
 
-    def __init__(
-        self,
-        theta: float = 2.0,
-        lamb: float = 1.0,
-        sigma: float = 0.1,
-        n_clusters: int | None = None,
-        *,
-        batch: str | int | None = None,
-        batches: Any = None,
-        block_size: float = 0.1,
-        max_iter: int = 10,
-        max_iter_cluster: int = 20,
-        tol: float = 1e-4,
-        tol_cluster: float = 1e-4,
-        n_init: int = 4,
-        least_rows: int = 1,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.theta = theta
-        self.lamb = lamb
-        self.sigma = sigma
-        self.n_clusters = n_clusters
-        self.batch = batch
-        self.batches = batches
-        self.block_size = block_size
-        self.max_iter = max_iter
-        self.max_iter_cluster = max_iter_cluster
-        self.tol = tol
-        self.tol_cluster = tol_cluster
-        self.n_init = n_init
-        self.least_rows = least_rows
-        self.random_state = random_state
-        self.verbose = verbose
+    theta: float = 2.0
+    lamb: float = 1.0
+    sigma: float = 0.1
+    n_clusters: int | None = None
+    _: KW_ONLY
+    batch: str | int | None = None
+    batches: Any = None
+    block_size: float = 0.1
+    max_iter: int = 10
+    max_iter_cluster: int = 20
+    tol: float = 1e-4
+    tol_cluster: float = 1e-4
+    n_init: int = 4
+    least_rows: int = 1
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the effects of the batches of a table (with ``sites``) or a federation."""
@@ -170,7 +158,7 @@ class FedHarmony(FedTransformer, FedEstimator):
         codes, rounds = self._codes(table, column, sites), self._rounds
         if codes is None:
             codes = np.zeros(len(features), dtype=np.int64)
-            rounds = placed(features, rounds.Y, self.references_, self.lamb, self.sigma)
+            rounds = placed(features, rounds.Y, self.references_, self.lamb, self.sigma, self.n_starts_)
         kept = np.float32 if features.dtype == np.float32 else np.float64
         return corrected(features, codes, rounds, self.sigma).astype(kept, copy=False)
 
@@ -179,14 +167,17 @@ class FedHarmony(FedTransformer, FedEstimator):
         fitted = self.fit(X, y, sites=sites)
         return fitted.transform(X) if isinstance(X, Federation) else fitted.transform(X, sites=sites)
 
-    def adapt(self, X: Any, *, sites: Any = None) -> Self:
+    def adapt(self, X: Any, *, sites: Any = None, batches: Any = None) -> Self:
         """Learn the effects of batches that the model does not know, of a table (with ``sites``) or a federation.
 
         The clusters and the effects of known batches stay, so that rows that were corrected before do not move. One sum
         for each round of the model. Leaves a site: the number and sum of its rows of each new batch in each cluster.
+
+        ``batches`` are values of the batch column, new ones among them. Default: the parameter ``batches``; without
+        that, sites report theirs, which needs single replies.
         """
         check_is_fitted(self)
-        column, given = self._column(), self._given_batches()
+        column, given = self._column(), self._given_batches(batches)
         fed = self._later_rows(X, sites)
         if given is None and column >= 0:
             fed.need_single_replies("adapt without batches=[...], the column's values,")
@@ -203,6 +194,7 @@ class FedHarmony(FedTransformer, FedEstimator):
                 references=self.references_,
                 lamb=float(self.lamb),
                 sigma=float(self.sigma),
+                starts=self.n_starts_,
             )
         there = sizes > 0
         self.batches_ += tuple(names[there].tolist())
@@ -224,7 +216,7 @@ class FedHarmony(FedTransformer, FedEstimator):
 
     @property
     def _rounds(self) -> Rounds:
-        return Rounds(self.cluster_centers_, self.penalties_, self.effects_)
+        return Rounds(self.cluster_centers_, self.penalties_, self.effects_, self.n_starts_)
 
     def _parameters(self, column: int) -> dict[str, Any]:
         T, B, K, d = self.effects_.shape
@@ -235,6 +227,7 @@ class FedHarmony(FedTransformer, FedEstimator):
             "penalties": self.penalties_,
             "effects": self.effects_.reshape(T, B, K * d),
             "sigma": float(self.sigma),
+            "starts": self.n_starts_,
         }
 
     def _codes(self, table: Any, column: int, sites: Any) -> NDArray[np.int64] | None:
@@ -259,7 +252,7 @@ class FedHarmony(FedTransformer, FedEstimator):
             found.rounds.effects,
         )
         self.references_, self.objective_, self.cluster_sizes_ = found.references, found.objective, found.cluster_sizes
-        self.n_iter_ = len(found.objective)
+        self.n_iter_, self.n_starts_ = len(found.objective), found.rounds.starts
 
     def _column(self) -> int:
         """Return the number of the batch column, or -1."""
@@ -299,14 +292,15 @@ class FedHarmony(FedTransformer, FedEstimator):
             self.least_rows,
         )  # fmt: skip
 
-    def _given_batches(self) -> NDArray[np.str_] | None:
-        if self.batches is None:
+    def _given_batches(self, later: Any = None) -> NDArray[np.str_] | None:
+        batches = self.batches if later is None else later
+        if batches is None:
             return None
         if self.batch is None:
             raise InputError("batches=... goes with a batch column: without one each site is a batch")
-        names = np.unique(np.array([str(name) for name in self.batches], dtype=str))
-        if isinstance(self.batches, str) or not len(names):
-            raise InputError(f"batches={self.batches!r} must be a list of the values of the batch column")
+        names = np.unique(np.array([str(name) for name in batches], dtype=str))
+        if isinstance(batches, str) or not len(names):
+            raise InputError(f"batches={batches!r} must be a list of the values of the batch column")
         return names
 
     def _single_replies(self) -> str | None:

@@ -3,15 +3,18 @@
 After Korsunsky et al., *Fast, sensitive and accurate integration of single-cell data with Harmony*, Nature Methods 16
 (2019)::
 
-    start: k-means of the rows on the unit sphere
+    start: k-means of the rows on the unit sphere, from several starts: each has a soft clustering of its own
     round: passes of soft clustering, in which a batch avoids clusters that hold too much of it
              centres: sum over rows of R c, on the unit sphere
              block by block: the block leaves the counts, its rows are assigned again, and return
-           ridge regression in each cluster: effects of the batches, which are taken from the rows
+           ridge regression in each cluster: effects of the batches; their mean over starts is taken from the rows
     until the objective decreases no more
 
 A block costs one sum: its return and the next one's leaving are one change of the counts. Where sites are batches, a
 site knows its own counts, and this sum has K numbers; else it has those of every batch.
+
+The paper keeps one of its starts. Two runs of it differ by their starts more than by anything else; means of several
+differ less. All starts make their passes in the same calls.
 
 Here a round assigns all rows once more by the counts of its last pass. So the shares of a row follow from the row, its
 batch and the round's numbers alone, and rows that come later are corrected in the same way. Blocks are drawn by the
@@ -20,7 +23,6 @@ rows' values: any split of the rows of a batch over sites gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, cast
@@ -28,42 +30,24 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.atlases.parts.batch_labels import (
-    Column,
-    batch_codes,
-    features_of,
-    local_batch_sizes,
-    rows_of,
-    sites_are_batches,
-    without_batch,
-)
-from fedspan.atlases.parts.row_draws import blocks_of, grid_steps, row_keys
-from fedspan.atlases.parts.soft_clusters import (
-    Codes,
-    Rounds,
-    assigned,
-    batch_sums,
-    corrected,
-    moved,
-    penalties,
-    reference_and_effects,
-    row_parts,
-    unit,
-)
+from fedspan.atlases.parts.batch_labels import Column, features_of, local_batch_sizes, sites_are_batches, without_batch
+from fedspan.atlases.parts.harmony_rows import HarmonyRows, add_shares
+from fedspan.atlases.parts.row_draws import grid_steps
+from fedspan.atlases.parts.soft_clusters import Rounds, batch_sums, moved, penalties, reference_and_effects, unit
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import Count, Index, Labels, Matrix, NotNegative, Positive, Stack, Vector
 from fedspan.sums.moments import moments
-from fedspan.sums.plausible_totals import whole
+from fedspan.sums.plausible_totals import sum_of_all, whole
 
 Array = NDArray[np.float64]
 
 #: Passes over which the decrease of the objective is averaged; rounds of k-means at the start. Guarded ones come to an
 #: end sooner: few centres gain or lose enough rows for another sum.
 _WINDOW, _START_ROUNDS, _GUARDED_ROUNDS = 3, 25, 5
-#: The number of draws of blocks.
-_DRAWS = 2**31
+#: The number of draws of blocks; requests of the begin, at most.
+_DRAWS, _TRIES = 2**31, 3
 
 
 @dataclass(frozen=True)
@@ -113,13 +97,16 @@ def local_begin(
     sizes: Vector,
     steps: Vector,
     Y: Matrix,
+    starts: Count,
     theta: NotNegative,
     sigma: Positive,
 ) -> dict[str, Any]:
-    """Leaves the site: nothing. It keeps the settings of the run and the centres Y (K, d) of the start."""
+    """Leaves the site: nothing. It keeps the settings of the run and the centres Y (K, d) of all starts."""
     B, (K, d) = len(names), Y.shape
-    none = Rounds.none(B, K, d)
-    kept = {"column": column, "names": names, "steps": steps, "theta": theta, "sigma": sigma, "Y": Y}
+    if K % starts:
+        raise InputError(f"{K} clusters can't be those of {starts} clusterings of one size")
+    none = Rounds.none(B, K, d, starts)
+    kept = {"column": column, "names": names, "steps": steps, "theta": theta, "sigma": sigma, "Y": Y, "starts": starts}
     kept |= {"share": sizes / max(1.0, sizes.sum()), "penalty": np.zeros((B, K)), "own": np.zeros((B, K))}
     kept |= {"removed": -1, "turn": -1, "moved": -1, "settled": -1, "done": 0, "chain": ""}
     kept |= {"rounds_Y": none.Y, "rounds_penalties": none.penalties, "rounds_effects": none.effects}
@@ -137,14 +124,14 @@ def local_centres(
     `Y` and `counts` are the centres and the total counts of the last pass, `turn` is the number of
     this one.
     """
-    rows = _Rows(site, done)
+    rows = HarmonyRows(site, done)
     rows.settle(turn, Y, counts)
     first, sums, own = rows.blocks(draw, blocks)[0], np.zeros(Y.shape), np.zeros(rows.penalty.shape)
     objective = 0.0
     for part, found in rows.shares():
         sums += found.R.T @ rows.C[part]
         objective += found.objective
-        _add(own, found.R, rows.codes[part])
+        add_shares(own, found.R, rows.codes[part])
     rows.add(own, first, -1.0)
     site.state["own"], site.state["removed"] = own, 0
     site.state["turn"], site.state["draw"] = turn, draw
@@ -164,7 +151,7 @@ def local_block(
 
     `counts` are the totals without the block. `Y`, the centres of this pass, come with its first block.
     """
-    state, rows = site.state, _Rows(site, done)
+    state, rows = site.state, HarmonyRows(site, done)
     if Y is not None:
         state["next"], state["moved"] = Y, turn
     if state["turn"] != turn or state["moved"] != turn:
@@ -186,7 +173,7 @@ def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Ma
 
     Where sites are batches also its penalties, in its row of (B, K).
     """
-    rows = _Rows(site, done)
+    rows = HarmonyRows(site, done)
     rows.settle(turn, Y, counts)
     n = np.zeros(rows.penalty.shape)
     s, objective, penalty = np.zeros((*n.shape, Y.shape[1])), 0.0, np.zeros(n.shape)
@@ -201,7 +188,10 @@ def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Ma
 @step("atlases.correct", reveals="sums")
 def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[str, Any]:
     """Leaves the site: squared lengths of its rows after this round, and of what it changed. Corrects its rows."""
-    state, rows = site.state, _Rows(site, done)
+    state = site.state
+    if state.get("done") == done + 1 and state["corrected"] == _digest(effects):  # another site missed this
+        return {"length": state["length"], "change": state["changed"]}
+    rows = HarmonyRows(site, done)
     if state["settled"] != turn:
         raise InputError(f"this site missed the end of round {done}, and can't continue")
     Z = np.empty(rows.X.shape)
@@ -210,86 +200,14 @@ def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[
     for name, one in (("Y", rows.Y), ("penalties", rows.penalty), ("effects", effects)):
         state[f"rounds_{name}"] = np.concatenate([np.asarray(state[f"rounds_{name}"]), one[None]])
     state["done"] = done + 1
-    state["chain"] = blake2b(cast(str, state["chain"]).encode() + effects.tobytes(), digest_size=16).hexdigest()
-    return {"length": float(np.vdot(Z, Z)), "change": float(np.sum((Z - rows.Z) ** 2))}
+    state["corrected"] = _digest(effects)
+    state["chain"] = _digest(effects, cast(str, state["chain"]))
+    state["length"], state["changed"] = float(np.vdot(Z, Z)), float(np.sum((Z - rows.Z) ** 2))
+    return {"length": state["length"], "change": state["changed"]}
 
 
-class _Rows:
-    """A site's rows in a run: X, after `done` rounds of correction Z, on the unit sphere C, and their batches."""
-
-    def __init__(self, site: Site, done: int) -> None:
-        self.site, state = site, site.state
-        if state.get("done") != done:
-            raise InputError(f"this site missed a correction before round {done}, and can't continue")
-        self.column, self.sigma = cast(int, state["column"]), cast(float, state["sigma"])
-        self.Y, self.penalty = np.asarray(state["Y"]), np.asarray(state["penalty"])
-        self.alone = self.column < 0
-        names = np.asarray(state["names"])
-        self.X, self.codes, self.keys = site.last_of(
-            "rows of Harmony", (self.column, names.tobytes(), np.asarray(state["steps"]).tobytes()), self._read
-        )
-        chain = (names.tobytes(), state["chain"])
-        self.Z, self.C = site.last_of("corrected rows", chain, self._corrected)
-
-    def _read(self) -> tuple[Array, Codes, NDArray[np.uint64]]:
-        found, state = rows_of(self.site), self.site.state
-        X = np.asarray(features_of(found, self.column), dtype=np.float64)
-        codes = batch_codes(found, self.site.name, self.column, np.asarray(state["names"]))
-        return X, codes, row_keys(X, np.asarray(state["steps"]))
-
-    def _corrected(self) -> tuple[Array, Array]:
-        state = self.site.state
-        rounds = Rounds(*(np.asarray(state[f"rounds_{name}"]) for name in ("Y", "penalties", "effects")))
-        Z = corrected(self.X, self.codes, rounds, self.sigma)
-        return Z, unit(Z)
-
-    def blocks(self, draw: int, blocks: int) -> list[NDArray[np.int64]]:
-        """Return the rows of each block, and none of one more."""
-
-        def drawn() -> list[NDArray[np.int64]]:
-            of_row = blocks_of(self.keys, draw, blocks)
-            order = np.argsort(of_row, kind="stable")
-            return np.split(order, np.searchsorted(of_row[order], np.arange(1, blocks + 1)))
-
-        return self.site.last_of("blocks of rows", (draw, blocks), drawn)
-
-    def settle(self, turn: int, Y: Array, counts: Array | None) -> None:
-        """Assign all rows by the centres and counts of the pass before `turn`; without one, by the centres alone."""
-        state = self.site.state
-        if state["settled"] == turn:
-            return
-        self.Y, state["settled"] = Y, turn
-        self.penalty = (
-            np.zeros_like(self.penalty) if counts is None else self.penalties(np.asarray(state["own"]), counts)
-        )
-        state["Y"], state["penalty"] = self.Y, self.penalty
-
-    def penalties(self, own: Array, counts: Array) -> Array:
-        """Return the penalties (B, K) by total counts; where sites are batches, a site knows its own."""
-        state = self.site.state
-        share, theta = np.asarray(state["share"]), cast(float, state["theta"])
-        return penalties(own if self.alone else counts, counts.sum(axis=0), share, theta)
-
-    def shares(self) -> Iterator[tuple[slice, Any]]:
-        """Yield parts of the rows with their shares in the clusters."""
-        for part in row_parts(len(self.X), len(self.Y)):
-            yield part, assigned(self.C[part], self.Y, self.penalty, self.codes[part], self.sigma)
-
-    def add(
-        self, own: Array, rows: NDArray[np.int64], sign: float, Y: Array | None = None, penalty: Array | None = None
-    ) -> None:
-        """Add some rows to counts (B, K) of own rows, as they were assigned last or by other numbers."""
-        Y, penalty = self.Y if Y is None else Y, self.penalty if penalty is None else penalty
-        _add(own, sign * assigned(self.C[rows], Y, penalty, self.codes[rows], self.sigma).R, self.codes[rows])
-
-    def sent(self, own: Array) -> Array:
-        """Return what leaves the site of its counts: where sites are batches, only for the total (1, K)."""
-        return own.sum(axis=0, keepdims=True) if self.alone else own
-
-
-def _add(own: Array, R: Array, codes: Codes) -> None:
-    for b in np.unique(codes):
-        own[b] += R[codes == b].sum(axis=0)
+def _digest(effects: Array, before: str = "") -> str:
+    return blake2b(before.encode() + effects.tobytes(), digest_size=16).hexdigest()
 
 
 def harmony(
@@ -322,21 +240,25 @@ def harmony(
     fed.log(phase="start", clusters=K)
     sphere = fed.apply(unit_rows, column=column)
     rounds = _START_ROUNDS if settings.least_rows == 1 else _GUARDED_ROUNDS
-    start = federated_k_means(
-        sphere, n_clusters=K, n_init=settings.n_init, max_iter=rounds, least_rows=settings.least_rows
-    ).best()
-    Y, counts, turn = unit(start.centres), None, 0
+    starts = settings.n_init
+    start = federated_k_means(sphere, n_clusters=K, n_init=starts, max_iter=rounds, least_rows=settings.least_rows)
+    K *= starts
+    Y, counts, turn = unit(start.centres.reshape(K, d)), None, 0
     fed.log(phase="rounds")
-    fixed = {"theta": settings.theta, "sigma": settings.sigma, "steps": grid_steps(found.variance)}
-    fed.ask(local_begin, column=column, names=names, sizes=sizes.astype(np.float64), Y=Y, **fixed)
-    learned, references, objectives = Rounds.none(len(names), K, d), [], []
+    fixed = {"theta": settings.theta, "sigma": settings.sigma, "starts": starts, "steps": grid_steps(found.variance)}
+    for _ in range(_TRIES):  # a site that misses this has no part in the run: the request is repeated
+        begun = fed.ask(local_begin, column=column, names=names, sizes=sizes.astype(np.float64), Y=Y, **fixed)
+        if not begun.failed:
+            break
+    learned, references, objectives = Rounds.none(len(names), K, d, starts), [], []
     complete, cluster_sizes = np.ones(len(names), dtype=np.bool_), np.zeros(K)
     blocks = max(1, min(found.n, round(1.0 / settings.block_size)))
     for done in fed.rounds(settings.max_iter):
         passes: list[float] = []
         for number in range(settings.max_iter_cluster):
             draw = int(fed.rng.integers(_DRAWS))
-            first = fed.sum(local_centres, done=done, turn=turn, draw=draw, blocks=blocks, Y=Y, counts=counts)
+            more: dict[str, Any] = {"draw": draw, "blocks": blocks, "Y": Y, "counts": counts}
+            first = sum_of_all(fed, local_centres, done=done, turn=turn, **more)
             whole(first, sums=(K, d), counts=(len(names) if column >= 0 else 1, K), objective=())
             if number:
                 passes.append(first["objective"])
@@ -349,12 +271,13 @@ def harmony(
                 counts = counts + whole(total, change=counts.shape)["change"]
             turn += 1
         assert counts is not None
-        total = fed.sum(local_batch_sums, done=done, turn=turn, Y=Y, counts=counts)
+        total = sum_of_all(fed, local_batch_sums, done=done, turn=turn, Y=Y, counts=counts)
         whole(total, n=(len(names), K), s=(len(names), K, d), penalty=(len(names), K), objective=())
-        reference, effects = reference_and_effects(total["n"], total["s"], settings.lamb)
+        reference, effects = reference_and_effects(total["n"], total["s"], settings.lamb, starts)
         share = sizes / max(1, sizes.sum())
         penalty = total["penalty"] if column < 0 else penalties(counts, counts.sum(axis=0), share, settings.theta)
-        after = whole(fed.sum(local_correct, done=done, turn=turn, effects=effects), length=(), change=())
+        after = sum_of_all(fed, local_correct, done=done, turn=turn, effects=effects)
+        whole(after, length=(), change=())
         learned = learned.and_one(Y, penalty, effects)
         references.append(reference)
         objectives.append(float(total["objective"]))
@@ -365,7 +288,7 @@ def harmony(
             fed.stop("the objective decreases no more", converged=True)
     if not complete.any():
         raise InputError("no batch took part in all rounds: too many sites were missing")
-    kept = Rounds(learned.Y, learned.penalties[:, complete], learned.effects[:, complete])
+    kept = Rounds(learned.Y, learned.penalties[:, complete], learned.effects[:, complete], starts)
     return Harmonized(names[complete], sizes[complete], kept, np.stack(references), np.array(objectives), cluster_sizes)
 
 

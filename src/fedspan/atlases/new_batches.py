@@ -15,7 +15,7 @@ from fedspan.atlases.parts.batch_labels import Column, batch_codes, features_of,
 from fedspan.atlases.parts.soft_clusters import Rounds, assigned, batch_sums, corrected, effects_beside, row_parts, unit
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
-from fedspan.federation.site.parameters import ArrayOf, Labels, Positive, Stack
+from fedspan.federation.site.parameters import ArrayOf, Count, Labels, Positive, Stack
 from fedspan.sums.plausible_totals import whole
 
 Array = NDArray[np.float64]
@@ -25,14 +25,22 @@ Effects = Annotated[NDArray[np.float64], ArrayOf("float", 3)]
 
 @transform("atlases.harmonized", view=True, by_site=True)
 def harmonized(
-    site: Site, column: Column, names: Labels, Y: Stack, penalties: Stack, effects: Effects, sigma: Positive
+    site: Site,
+    column: Column,
+    names: Labels,
+    Y: Stack,
+    penalties: Stack,
+    effects: Effects,
+    sigma: Positive,
+    starts: Count,
 ) -> Site:
     """Show a site's rows corrected, without the batch column."""
 
     def shown(X: Any) -> NDArray[Any]:
         features = features_of(X, column)
         codes = batch_codes(X, site.name, column, names)
-        found = corrected(features, codes, _rounds(Y, penalties, effects, features.shape[1], len(names)), sigma)
+        rounds = _rounds(Y, penalties, effects, features.shape[1], len(names), starts)
+        found = corrected(features, codes, rounds, sigma)
         return found.astype(np.float32 if features.dtype == np.float32 else np.float64, copy=False)
 
     return site.through(shown, frames=True)
@@ -40,7 +48,7 @@ def harmonized(
 
 @step("atlases.new_batch_sums", reveals="sums", by_site=sites_are_batches)
 def local_new_batch_sums(
-    site: Site, column: Column, names: Labels, Y: Stack, effects: Effects, sigma: Positive
+    site: Site, column: Column, names: Labels, Y: Stack, effects: Effects, sigma: Positive, starts: Count
 ) -> dict[str, Any]:
     """Leaves the site: number and sum of its rows of each new batch in each cluster, after the rounds so far.
 
@@ -53,7 +61,8 @@ def local_new_batch_sums(
     labels = np.full(len(X), site.name) if column < 0 else labels_of(rows, column)
     new = np.isin(labels, names)
     codes, X = np.searchsorted(names, labels[new]), X[new]
-    rounds = _rounds(Y[:-1], np.zeros((len(Y) - 1, len(names), Y.shape[1])), effects, X.shape[1], len(names))
+    none = np.zeros((len(Y) - 1, len(names), Y.shape[1]))
+    rounds = _rounds(Y[:-1], none, effects, X.shape[1], len(names), starts)
     n, s = next_sums(X, codes, rounds, Y[-1], len(names), sigma)
     return {"n": n, "s": s, "sizes": np.bincount(codes, minlength=len(names))}
 
@@ -64,17 +73,18 @@ def next_sums(X: Array, codes: Any, rounds: Rounds, Y: Array, batches: int, sigm
     for part in row_parts(len(X), len(Y)):
         own, batch = np.asarray(X[part], dtype=np.float64), codes[part]
         Z = corrected(own, batch, rounds, sigma)
-        batch_sums(assigned(unit(Z), Y, np.zeros((batches, len(Y))), batch, sigma).R, own, batch, n, s)
+        R = assigned(unit(Z), Y, np.zeros((batches, len(Y))), batch, sigma, rounds.starts).R
+        batch_sums(R, own, batch, n, s)
     return n, s
 
 
-def placed(X: Any, Y: Array, references: Array, lamb: float, sigma: float) -> Rounds:
+def placed(X: Any, Y: Array, references: Array, lamb: float, sigma: float, starts: int) -> Rounds:
     """Return the rounds of one new batch that has the rows X."""
     K, d = Y.shape[1:]
-    codes, rounds = np.zeros(len(X), dtype=np.int64), Rounds.none(1, K, d)
+    codes, rounds = np.zeros(len(X), dtype=np.int64), Rounds.none(1, K, d, starts)
     for centres, reference in zip(Y, references, strict=True):
         n, s = next_sums(X, codes, rounds, centres, 1, sigma)
-        rounds = rounds.and_one(centres, np.zeros((1, K)), effects_beside(reference, n, s, lamb))
+        rounds = rounds.and_one(centres, np.zeros((1, K)), effects_beside(reference, n, s, lamb, starts))
     return rounds
 
 
@@ -87,26 +97,29 @@ def new_effects(
     references: Array,
     lamb: float,
     sigma: float,
+    starts: int,
 ) -> tuple[Rounds, NDArray[np.int64]]:
     """Return the rounds of new batches, by one sum for each round, and the batches' numbers of rows."""
     (K, d), B = Y.shape[1:], len(names)
-    rounds, sizes = Rounds.none(B, K, d), np.zeros(B, dtype=np.int64)
+    rounds, sizes = Rounds.none(B, K, d, starts), np.zeros(B, dtype=np.int64)
     for done in fed.rounds(len(Y)):
         so_far = rounds.effects.reshape(done, B, K * d)
-        shared = {"column": column, "names": names, "sigma": sigma}
+        shared = {"column": column, "names": names, "sigma": sigma, "starts": starts}
         total = fed.sum(local_new_batch_sums, Y=Y[: done + 1], effects=so_far, **shared)
         whole(total, n=(B, K), s=(B, K, d), sizes=(B,))
         sizes = total["sizes"]
-        effects = effects_beside(references[done], total["n"], total["s"], lamb)
+        effects = effects_beside(references[done], total["n"], total["s"], lamb, starts)
         rounds = rounds.and_one(Y[done], np.zeros((B, K)), effects)
     return rounds, sizes
 
 
-def _rounds(Y: Array, penalties: Array, effects: Array, d: int, batches: int) -> Rounds:
+def _rounds(Y: Array, penalties: Array, effects: Array, d: int, batches: int, starts: int) -> Rounds:
     T, K = Y.shape[:2]
+    if K % starts:
+        raise InputError(f"{K} clusters can't be those of {starts} clusterings of one size")
     if Y.shape[2] != d or penalties.shape != (T, batches, K) or effects.shape != (T, batches, K * d):
         raise InputError(
             f"rows with {d} features, centres {Y.shape}, penalties {penalties.shape} and effects {effects.shape} of "
             f"{batches} batches do not fit together"
         )
-    return Rounds(Y, penalties, effects.reshape(T, batches, K, d))
+    return Rounds(Y, penalties, effects.reshape(T, batches, K, d), starts)

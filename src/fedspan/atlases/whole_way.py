@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedspan.atlases.atlas_model import Atlas
 from fedspan.atlases.cell_clusters import cell_clusters
-from fedspan.atlases.cell_components import cell_components, cell_scores, local_obs_names
+from fedspan.atlases.cell_components import cell_components, cell_scores, obs_names
 from fedspan.atlases.harmony import FedHarmony
 from fedspan.atlases.marker_genes import marker_genes
 from fedspan.atlases.measures import cluster_agreement, site_mixing
@@ -130,7 +130,7 @@ def atlas(
         codes = None if names is None else [str(i) for i in range(len(names))]
         column = None if batch is None else rank
         own = {"batch": column, "batches": codes, "least_rows": least_cells, "random_state": random_state}
-        starts = {} if least_cells == 1 else {"n_init": 1}  # a guarded start takes long
+        starts = {} if least_cells == 1 else {"n_init": 2}  # a guarded start takes long
         model = FedHarmony(**{**own, **starts, **(harmony or {})})
         corrected = model.fit(coded).transform(coded)
         run.log(phase="clusters")
@@ -203,8 +203,7 @@ def _check(
 def _batch_names(run: Federation, batch: str, batches: Sequence[str] | None) -> NDArray[np.str_]:
     if batches is not None:
         return np.unique(np.array([str(name) for name in batches], dtype=str))
-    replies = run.ask(local_obs_names, batch=batch)
-    return np.unique(np.concatenate([np.asarray(reply["names"], dtype=str) for reply in replies.ok.values()]))
+    return obs_names(run, batch=batch)
 
 
 def _map(name: str, n: int, seed: int | None, settings: Mapping[str, Any] | None) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.audit.leak_card import LeakEntry
+from fedspan.audit.parts.bit_searches import search_digests, search_xor
 from fedspan.audit.parts.cell_searches import search_arrays, search_cells, search_texts
 from fedspan.audit.parts.combinations import search_differences, search_planes
 from fedspan.audit.parts.low_bit_search import search_low_bits
@@ -37,12 +38,15 @@ SEARCHES = {
     "factor and an offset",
     "some columns": "neighbouring columns of rows, three or more",
     "scaled columns": "three or more rows with a factor and an offset of each column",
-    "rotated rows": "three or more rows that were rotated, shifted or scaled together, by their mutual distances",
+    "rotated rows": "three or more rows that were rotated, shifted or scaled together, by their mutual distances; "
+    "also where these, or their inner products, were sent",
     "low bits": "rows in the low bits or last decimals of numbers",
     "differences": "rows, or their squares, as differences of two vectors of one site or of totals, with their counts "
     "or any other weights",
     "two rows": "sums of two rows with any weights",
     "cells": "numbers in double precision that equal cells, also in names of keys",
+    "digests": "digests of rows and of cells of numbers without a key",
+    "XOR": "three or more neighbouring cells of rows whose bits were combined with one constant",
     "texts": "cells of text and their digests without a key, also in names of keys",
     "arrays per row": "arrays with one entry per row",
 }
@@ -81,6 +85,8 @@ class RowSearch:
                 for search in _OF_VECTORS:
                     search(task)
             search_cells(sent, table, rows, self.findings)
+            search_digests(sent, np.ascontiguousarray(rows), self.findings)
+            search_xor(sent, np.ascontiguousarray(rows), self.findings)
         search_texts(sent, table, self.findings)
         search_arrays(sent, table, distinct[0] if distinct else np.empty((len(table.numbers), 0)), self.findings)
 

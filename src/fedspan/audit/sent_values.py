@@ -24,6 +24,8 @@ MOST_NUMBERS = 20_000_000
 _MORE = 8
 #: The key of a value that has the names of a reply's keys.
 NAMES_OF_KEYS = "names of keys"
+#: The key of a value that is the reason why a site did not reply.
+REASON = "reason of a failure"
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def sent_values(journals: Sequence[Path], most: int = MOST_NUMBERS) -> Sent:
 
 
 def _raw(path: Path) -> Iterator[tuple[Place, Any]]:
-    """Yield each value of each reply of a journal. The names of keys are values, too."""
+    """Yield each value of each reply of a journal. The names of keys and the reasons of failures are values, too."""
     steps = _steps(path.with_name("record.jsonl"))
     for entry in read_journal(path)[1]:
         for site, reply in entry.collected.replies.items():
@@ -94,13 +96,15 @@ def _raw(path: Path) -> Iterator[tuple[Place, Any]]:
                 yield Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), key, site), value
             place = Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), NAMES_OF_KEYS, site)
             yield place, np.array(list(reply), dtype=str)
+        for site, failure in entry.collected.failed.items():
+            yield Place(path.parent.name, entry.number, steps.get(entry.number, "unknown"), REASON, site), str(failure)
 
 
 def _steps(path: Path) -> dict[int, str]:
     """Return the step of each call from a run's record, where that can be read."""
     try:
         record = RunRecord.from_lines(path.read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError, LookupError, TypeError, StopIteration, FedspanError):
+    except (OSError, ValueError, FedspanError):
         return {}
     return {call.number: call.step for call in record.calls}
 

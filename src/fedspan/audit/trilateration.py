@@ -45,7 +45,7 @@ class Rebuilt:
     ----------
     rows : array (n, m)
     n_landmarks, n_columns, directions : int
-        The landmarks extend in at most n_landmarks - 1 directions, and at most in as many as there are columns.
+        The landmarks extend in at most n_landmarks - 1 directions, and in at most n_columns.
     cut, effective : float
         Directions narrower than `cut` times the widest are damped; `effective` is the sum of their weights.
     outside : float

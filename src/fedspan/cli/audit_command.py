@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run
+from fedspan.cli.console import printable
 from fedspan.cli.study.run_folder import make_folder, saved_models
 from fedspan.cli.study.study_file import DataPlan, data_plan, read_copy, read_study
 from fedspan.cli.study.study_tables import read_tables
@@ -68,7 +69,7 @@ def audit_run(
     card.save(out / "leaks.json")
     shown = _as_rebuilt(target.received, target.truth, target.preprocess, card)
     page = write_leak_page(out / "leaks.html", card, truth=shown, image_shape=shape, columns=target.columns)
-    print(card)
+    print(printable(str(card)))
     print(f"\npage: {page}")
     return 0
 

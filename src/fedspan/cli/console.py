@@ -4,19 +4,56 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 #: Columns of an output that is no terminal.
 _WIDTH = 120
 
 
+def printable(text: str) -> str:
+    r"""Return text with control characters escaped, but for ends of lines.
+
+    Names and reasons come from other sites: a terminal would take some of them for commands.
+
+    >>> printable("north\x1b[2J")
+    'north\\x1b[2J'
+    """
+    return "".join(sign if sign.isprintable() or sign == "\n" else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()
+
+
+def spreadsheet_cells(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose texts no spreadsheet takes for a formula: an apostrophe stands before such.
+
+    Names of groups, columns and categories come from other sites.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(plain, value))
+        return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+    cells: pd.DataFrame = frame.apply(lambda column: column if column.dtype.kind in "biufMm" else column.map(plain))
+    for name, axis in (("index", frame.index), ("columns", frame.columns)):
+        if len(axis) and axis.dtype.kind not in "biufMm":
+            setattr(cells, name, axis.map(plain).set_names(axis.names))
+    return cells
+
+
 def print_line(text: str) -> None:
     """Print one line, without marks or breaks."""
-    _console().print(text, soft_wrap=True, highlight=False, markup=False)
+    _console().print(printable(text), soft_wrap=True, highlight=False, markup=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str], title: str = "") -> None:
@@ -25,7 +62,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Se
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if column in right else "left", no_wrap=not number)
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(printable(cell)) for cell in row))
     _console().print(table)
 
 
@@ -38,4 +75,4 @@ def one_line_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """Return a warning as one line, for `warnings.formatwarning`: its place in the code is of no use to a user."""
-    return f"fedspan: warning: {' '.join(str(message).split())}\n"
+    return f"fedspan: warning: {printable(' '.join(str(message).split()))}\n"

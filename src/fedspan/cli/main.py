@@ -17,7 +17,7 @@ from fedspan.cli.command_parser import add as _add
 from fedspan.cli.command_parser import group as _group
 from fedspan.cli.command_parser import option as _option
 from fedspan.cli.command_parser import path as _path
-from fedspan.cli.console import one_line_warning
+from fedspan.cli.console import one_line_warning, printable
 from fedspan.cli.federation import members_parser
 from fedspan.cli.operation.operation_arguments import add_operation_commands
 from fedspan.cli.site.owner_arguments import add_owner_commands
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except FedspanError as error:
-        print(f"fedspan: {error}", file=sys.stderr)
+        print(printable(f"fedspan: {error}"), file=sys.stderr)
         return 2 if isinstance(error, _BAD_INPUTS) else 1
     except OSError as error:  # a folder that can't be written to, a full disk
         if error.filename is None or error.strerror is None:
@@ -116,7 +116,7 @@ def _add_local(commands: Any) -> None:
         commands,
         "init",
         "fedspan.cli.study.init_command:init",
-        "write a study file from a look at the data",
+        "write a study file for some tables",
         _option(
             "files", "one table per site, or one with a column that names sites", nargs="+", type=Path, metavar="FILE"
         ),

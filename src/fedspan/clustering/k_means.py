@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from datetime import datetime, timedelta
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.base import WeightedTransformer, in_single_precision
+from fedspan.base import Learner, LearnsOn, WeightedTransformer, in_single_precision
 from fedspan.checks import frames_inside, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
@@ -22,7 +22,6 @@ from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
 from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import Fading
 from fedspan.sums.moments import refuse_bad_values
 from fedspan.sums.row_blocks import dense_parts
 
@@ -30,7 +29,8 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 
-class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows):
+@dataclass(eq=False, repr=False)
+class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows, LearnsOn):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
     **What leaves a site**: sums over its rows. First sums and squares of the columns; then in each round the number of
@@ -85,6 +85,12 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
     run_ : RunRecord
         Metrics: ``inertia`` (of the best start) and ``small_centres`` per round.
 
+    Notes
+    -----
+    ``partial_fit`` is one round: each centre becomes the mean of its rows before, which count by ``cluster_sizes_``,
+    and of the new rows closest to it. That is not Lloyd's algorithm on all rows: rows do not change their centres
+    later. Labels of rows are not kept, and ``inertia_`` is that of the new rows before the move.
+
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + 9 * (np.arange(60) % 2)[:, None]
@@ -99,33 +105,19 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         "fit with post_labels=True, or call predict at the sites",
     )
 
-    cluster_centers_: NDArray[Any]
     takes_sparse = True
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Any = "split",
-        n_init: int = 1,
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        least_rows: int = 1,
-        post_labels: bool = False,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.least_rows = least_rows
-        self.post_labels = post_labels
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Any = "split"
+    n_init: int = 1
+    max_iter: int = 300
+    tol: float = 1e-4
+    least_rows: int = 1
+    post_labels: bool = False
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Find the centres of the rows of a table (with ``sites``) or a federation.
@@ -156,43 +148,24 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
                     post_labels=self.post_labels,
                 )
             kept = np.float32 if in_single_precision(X) else np.float64
-            self.cluster_centers_, self.cluster_sizes_ = found.centres.astype(kept, copy=False), found.counts
-            self.inertia_, self.n_iter_ = found.inertia, found.rounds
+            self.cluster_centers_: Array = found.centres.astype(kept, copy=False)
+            self.cluster_sizes_, self.inertia_, self.n_iter_ = found.counts, found.inertia, found.rounds
             self._keep_labels(fed, X, sites)
         empty = int((self.cluster_sizes_ == 0).sum())
         if empty:
             warnings.warn(
-                f"{empty} of the {self.n_clusters} clusters have no rows, because fewer distinct rows are there than "
+                f"{empty} of the {self.n_clusters} clusters have no rows, because there are fewer distinct rows than "
                 "clusters, or a sum of too few rows was not requested: use fewer clusters",
                 ConvergenceWarning,
                 stacklevel=frames_inside(),
             )
         return self
 
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sites: Any = None,
-        decay: float = 1.0,
-        half_life: float | str | timedelta | None = None,
-        batch: str | None = None,
-        at: str | float | datetime | None = None,
-    ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
-
-        One round: each centre becomes the mean of its rows before, which count by ``cluster_sizes_``, and of the new
-        rows closest to it. That is not Lloyd's algorithm on all rows: rows do not change their centres later. Labels of
-        rows are not kept, and ``inertia_`` is that of the new rows before the move. Parameters are those of
-        `FedStandardScaler.partial_fit`.
-        """
-        fading = Fading.of(decay, half_life, at)
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         if self.privacy is not None or self.least_rows > 1:
             raise InputError("partial_fit adds exact sums up: it takes neither privacy=... nor least_rows above 1")
-        if not hasattr(self, "cluster_centers_"):
-            return self._learn_batch(X, y, sites, batch, fading, first=True, learn=None)
-        return self._learn_batch(X, y, sites, batch, fading, first=False, learn=self._learn_on)
+        first = not hasattr(self, "cluster_centers_")
+        return first, None if first else self._learn_on
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Move the centres; rows before count by `factor`."""

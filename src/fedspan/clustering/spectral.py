@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ _ROWS_TO_START = 200_000
 _UNUSED = {"kernel": ("n_neighbors", "method", "neighbors"), "neighbors": ("gamma",)}
 
 
+@dataclass(eq=False, repr=False)
 class FedSpectralClustering(LabelledRows):
     """Spectral clustering, from distances to landmarks that the sites post.
 
@@ -78,38 +80,21 @@ class FedSpectralClustering(LabelledRows):
     (1, 1, True)
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_landmarks: int = 500,
-        rounds: int = 50,
-        affinity: str = "neighbors",
-        n_neighbors: int = 10,
-        gamma: float = 1.0,
-        method: str = "coordinates",
-        neighbors: str = "auto",
-        share: str = "distances",
-        landmark_settings: Mapping[str, Any] | None = None,
-        device: str | None = None,
-        privacy: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_landmarks = n_landmarks
-        self.rounds = rounds
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.gamma = gamma
-        self.method = method
-        self.neighbors = neighbors
-        self.share = share
-        self.landmark_settings = landmark_settings
-        self.device = device
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    n_clusters: int = 8
+    _: KW_ONLY
+    n_landmarks: int = 500
+    rounds: int = 50
+    affinity: str = "neighbors"
+    n_neighbors: int = 10
+    gamma: float = 1.0
+    method: str = "coordinates"
+    neighbors: str = "auto"
+    share: str = "distances"
+    landmark_settings: Mapping[str, Any] | None = None
+    device: str | None = None
+    privacy: Any = None
+    random_state: Any = None
+    verbose: int = 0
 
     def _single_replies(self) -> str | None:
         return f"(share={self.share!r})"

@@ -31,7 +31,7 @@ from fedspan.federation.site.site import generator
 from fedspan.federation.site.state import NO_CHANGES
 from fedspan.federation.site.steps import dotted_name, find_step
 from fedspan.federation.site.transforms import Transform
-from fedspan.wire import Message, canonical, encoded_size, non_finite_key
+from fedspan.wire import Message, canonical, non_finite_key
 
 StepLike = Callable[..., Any] | str
 
@@ -456,7 +456,7 @@ class Federation:
 
     def _check_limits(self, call: Call, run: Run) -> None:
         """Refuse a payload that is too large, and a call of a run that takes too long."""
-        sizes = _bytes_down(call)
+        sizes = call.bytes_down
         size = sizes.size if isinstance(sizes, SameSize) else max(sizes.values(), default=0)
         if size > self.policy.max_bytes:
             raise MessageError(
@@ -502,12 +502,10 @@ class Federation:
         if running is None or not self._root.simulated or view.corruptions or view.faults:
             sent = self._deliver(call, call.to)
         else:
-            sent = {}
-            for group in running.groups():
-                sent |= running.add(group, self._deliver(call, group))
+            sent = running.collect(lambda group: self._deliver(call, group))
             if running.whole:
                 found = running.collected()
-                found.bytes_down = _bytes_down(call)
+                found.bytes_down = call.bytes_down
                 return found
         while True:
             outcomes = sent
@@ -520,7 +518,7 @@ class Federation:
                 break
             offline = tuple(site for site, failure in found.failed.items() if failure.offline)
             sent = {**sent, **self._deliver(call, offline)}
-        found.bytes_down = _bytes_down(call)
+        found.bytes_down = call.bytes_down
         return found
 
     def _returned(self, call: Call, failed: Mapping[str, Failure], needed: int) -> bool:
@@ -570,14 +568,6 @@ class Federation:
 
 def _total(found: Collected) -> Total:
     return Total(found.replies[""], found.answered, found.failed)
-
-
-def _bytes_down(call: Call) -> Mapping[str, int]:
-    """Return the bytes of the message to each site."""
-    transforms = sum(transform.size for transform in call.transforms)
-    if not call.apart:
-        return SameSize(call.to, encoded_size(call.payload) + transforms)
-    return {site: encoded_size(call.payload_of(site)) + transforms for site in call.to}
 
 
 def _stable_text(value: Any) -> str:

@@ -46,7 +46,7 @@ class SameSize(Mapping[str, int]):
 
 
 class _Repeated(ValuesView[int]):
-    """The values of `SameSize`, which are counted out without a look at the sites."""
+    """The values of `SameSize`, which are produced without reading the sites."""
 
     def __init__(self, sizes: SameSize) -> None:
         super().__init__(sizes)

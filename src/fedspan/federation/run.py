@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -53,7 +54,6 @@ class Run:
         self.record = record
         self.observers = observers
         self.began = time.monotonic()
-        self.rng: np.random.Generator = generator(record.seed, "coordinator")
         self.accepted: dict[str, int] = {}  # by site: the last call whose reply was accepted
         self.calls = 0
         self.round: int | None = None
@@ -66,6 +66,11 @@ class Run:
         if self.watched:
             self.keep_versions()  # an existing journal decides the number of threads
         self._notify("began", record)
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """The coordinator's generator, made when a protocol first needs one."""
+        return generator(self.record.seed, "coordinator")
 
     def rounds(self, n: int) -> Iterator[int]:
         """Count rounds from 0 to at most `n`, until `stop` is called."""

@@ -25,6 +25,7 @@ EXTRAS = {
     "torch": "torch",
     "umap": "umap-learn",
 }
+_PYTHON = platform.python_version()
 #: The keys beside those of versions.
 PROCESSOR, THREADS = "processor", "BLAS threads"
 
@@ -43,7 +44,7 @@ def versions() -> dict[str, str]:
     found = {package: version_of(package) for package in (*ALWAYS, *loaded)}
     threads = blas_threads()
     found |= {PROCESSOR: processor()} | ({} if threads is None else {THREADS: str(threads)})
-    return {"python": platform.python_version(), **found}
+    return {"python": _PYTHON, **found}
 
 
 @cache

@@ -147,8 +147,8 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
     unit = lower_median(lengths) or 1.0
     with np.errstate(over="ignore"):  # of false replies, which are farther than anything that counts
         apart = np.minimum(distances(points) / unit, _FARTHEST)
-    between, everybody = apart[:-1, :-1], np.arange(len(gradients))
-    table = resilience(lambda rows: iter([(rows, between[rows], between[rows])]), apart[-1, :-1], everybody)
+    between, all_sites = apart[:-1, :-1], np.arange(len(gradients))
+    table = resilience(lambda rows: iter([(rows, between[rows], between[rows])]), apart[-1, :-1], all_sites)
     if len(table):
         m, radius, bound = table[-1].tolist()
         fed.log(malicious_at_most=m, honest_radius=radius, moved_at_most=bound)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, cast
 
 import numpy as np
@@ -27,6 +28,7 @@ from fedspan.sums.moments import refuse_bad_values
 _STAYED = "the tasks' coefficients stayed at their sites (share_coefs=False): adapt to a task first"
 
 
+@dataclass(eq=False, repr=False)
 class FedFewShotRegressor(RegressorMixin, FedEstimator):
     """Linear regressions of many tasks that share a representation: ``y = x' U b_k`` with one U (n, r) for all tasks k.
 
@@ -154,46 +156,25 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     True
     """
 
-    def __init__(
-        self,
-        rank: int | str = "auto",
-        *,
-        aggregator: Aggregator | None = None,
-        step_size: float = 1.0,
-        iterations: int = 100,
-        tol: float = 1e-8,
-        fit_intercept: bool = False,
-        share_coefs: bool = True,
-        ridge: float | str = "auto",
-        truncation: float = 9.0,
-        power_iterations: int = 10,
-        max_rank: int = 16,
-        sample_split: bool = False,
-        init: str = "auto",
-        groups: int | None = None,
-        output: str = "eigenspace",
-        threshold: float | None = 10.0,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.aggregator = aggregator
-        self.step_size = step_size
-        self.iterations = iterations
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.share_coefs = share_coefs
-        self.ridge = ridge
-        self.truncation = truncation
-        self.power_iterations = power_iterations
-        self.max_rank = max_rank
-        self.sample_split = sample_split
-        self.init = init
-        self.groups = groups
-        self.output = output
-        self.threshold = threshold
-        self.random_state = random_state
-        self.verbose = verbose
+    rank: int | str = "auto"
+    _: KW_ONLY
+    aggregator: Aggregator | None = None
+    step_size: float = 1.0
+    iterations: int = 100
+    tol: float = 1e-8
+    fit_intercept: bool = False
+    share_coefs: bool = True
+    ridge: float | str = "auto"
+    truncation: float = 9.0
+    power_iterations: int = 10
+    max_rank: int = 16
+    sample_split: bool = False
+    init: str = "auto"
+    groups: int | None = None
+    output: str = "eigenspace"
+    threshold: float | None = 10.0
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, task: Any = None, sites: Any = None) -> Self:
         """Learn from a table (``task`` and ``sites`` name those of each row) or from a federation that has tasks.

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.gateway.cell_text import LARGEST
 from fedspan.gateway.scorer import Scorer, read_arrays
 
 Array = NDArray[Any]
 
-_NUMBERS = ("offset", "lines", "rows", "bad", "alarms", "written", "period", "closing")
+_NUMBERS = ("offset", "lines", "rows", "bad", "alarms", "written", "period", "closing", "inode")
 #: The sums of a period, which the sites' sums of rows are for the next update.
 SUMS = ("n", "mean", "products", "counts", "leaf_counts", "center_counts", "center_sums", "member_counts", "edges_sum")
 
@@ -46,6 +47,9 @@ class KeptSums:
         leaves of its trees, rows and sums of rows by nearest centre, and counts of the members' scores.
     header : list of str
         The columns of CSV.
+    before, inode : bytes, int
+        The bytes just before `offset`, by which the file is known again after it was rotated; and its number on the
+        disk, for the time before the first of them.
     """
 
     sums: dict[str, Array]
@@ -57,7 +61,9 @@ class KeptSums:
     written: int = 0
     period: int = 1
     closing: int = 0
+    inode: int = 0
     header: list[str] = field(default_factory=list)
+    before: bytes = b""
 
     @classmethod
     def empty(cls, scorer: Scorer) -> KeptSums:
@@ -65,12 +71,15 @@ class KeptSums:
         return cls(_no_sums(scorer))
 
     def add(self, X: Array, scores: Array, scorer: Scorer) -> None:
-        """Add rows (n, d) and their scores (n,)."""
+        """Add rows (n, d) and their scores (n,). Numbers whose products overflow are in no sum."""
+        self.rows += len(X)
+        X = scorer.scaled(X)
+        fits = np.abs(X).max(axis=1, initial=0.0) < LARGEST
+        X, scores = X[fits], scores[fits]
         m = len(X)
         if not m:
             return
         own, n = self.sums, int(self.sums["n"])
-        X = scorer.scaled(X)
         mean = X.mean(axis=0)
         D, apart = X - mean, mean - own["mean"]
         own["products"] = own["products"] + D.T @ D + np.outer(apart, apart) * (n * m / (n + m))
@@ -86,7 +95,6 @@ class KeptSums:
         if "member_counts" in own:
             new = [_between(*pair) for pair in zip(scorer.arrays["edges"], scorer.members(X), strict=True)]
             own["member_counts"] = own["member_counts"] + np.stack(new)
-        self.rows += m
 
     def close(self, state: Path, folder: Path, scorer: Scorer) -> Path:
         """Close the period: its sums go to a file of their own, and the next period begins with none."""
@@ -102,7 +110,8 @@ class KeptSums:
     def save(self, path: Path) -> None:
         """Replace the file."""
         arrays: dict[str, Any] = {name: np.int64(getattr(self, name)) for name in _NUMBERS}
-        _write(path, {**arrays, **self.sums, "header": np.array(self.header, dtype=str)})
+        before = np.frombuffer(self.before, dtype=np.uint8)
+        _write(path, {**arrays, **self.sums, "header": np.array(self.header, dtype=str), "before": before})
 
     @classmethod
     def load(cls, path: Path) -> KeptSums:
@@ -110,7 +119,8 @@ class KeptSums:
         arrays = read_arrays(path)
         found = {name: int(arrays[name]) for name in _NUMBERS}
         header = [str(name) for name in arrays["header"]]
-        return cls({name: arrays[name] for name in SUMS if name in arrays}, **found, header=header)
+        sums = {name: arrays[name] for name in SUMS if name in arrays}
+        return cls(sums, **found, header=header, before=arrays["before"].tobytes())
 
 
 def read_sums(path: str | os.PathLike[str]) -> dict[str, Array]:

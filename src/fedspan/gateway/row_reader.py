@@ -1,47 +1,18 @@
-"""Rows from JSON lines or CSV: whole lines as they come, each with the place in the input where it ends."""
+"""Rows from lines of JSON or CSV."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-#: Bytes that are read at once, and of the longest line.
-_CHUNK, _LONGEST = 2**16, 2**20
-#: Seconds between two looks at a file that is followed.
-_PAUSE = 0.2
+from fedspan.gateway.row_source import LONGEST
 
 
 class RowError(ValueError):
     """A line that is no row of the model's columns."""
-
-
-def lines(descriptor: int, *, follow: bool = False) -> Iterator[list[bytes]]:
-    """Yield the whole lines that came since, without their ends; an empty list where a followed file has no more.
-
-    What is left of a line when the input ends is a line, unless the input is followed.
-    """
-    rest = b""
-    while True:
-        chunk = os.read(descriptor, _CHUNK)
-        if not chunk:
-            if not follow:
-                break
-            yield []
-            time.sleep(_PAUSE)
-            continue
-        *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LONGEST:
-            raise RowError(f"a line has more than {_LONGEST} bytes: the input is neither JSON lines nor CSV")
-        if whole:
-            yield whole
-    if rest:
-        yield [rest]
 
 
 class RowReader:
@@ -54,13 +25,22 @@ class RowReader:
         self.columns, self.form, self.header, self.raw = columns, form, header, raw
         self._place = None if header is None else self._places(header)
 
-    def row(self, line: bytes) -> Any:
+    def begin_file(self) -> None:
+        """Expect a first line again: CSV names its columns in it."""
+        self.header = self._place = None
+
+    def row(self, line: bytes | None) -> Any:
         """Return one row, or ``None`` for an empty line and for the header of CSV."""
+        if line is None:
+            raise RowError(f"it has more than {LONGEST} bytes")
         if not line.strip():
             return None
         if self.form == "jsonl":
             return self._of_json(line)
-        cells = next(csv.reader([line.decode("utf-8", "replace")]))
+        try:
+            cells = next(csv.reader([line.decode("utf-8-sig", "replace")]))
+        except csv.Error as error:
+            raise RowError(f"it is no line of CSV: {error}") from None
         if self._place is None:
             self.header = [cell.strip() for cell in cells]
             self._place = self._places(self.header)
@@ -81,7 +61,7 @@ class RowReader:
             row = np.array(values, dtype=np.float64)
         except KeyError as error:
             raise RowError(f"it has no value of {error.args[0]!r}") from None
-        except (TypeError, ValueError, RecursionError):
+        except (TypeError, ValueError, OverflowError, RecursionError):
             raise RowError("it is no JSON object with a number for each of the model's columns") from None
         if row.shape != (len(self.columns),):
             raise RowError(f"it must have {len(self.columns)} numbers")

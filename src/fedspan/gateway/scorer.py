@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,6 +22,8 @@ Array = NDArray[Any]
 FORMAT = 1
 _NEAREST = 2
 _CANCELLED = 1e-5
+#: A squared distance above this part of the row's and the centre's squares has lost at most three digits.
+_KEPT = 1e-3
 #: Bytes that any file may unfold to; and what a larger one may unfold to, in units of its size.
 _FREE_BYTES, _MOST_TIMES = 2**26, 50
 #: Trees whose code is compiled at once, and the most cuts of all trees for which it is.
@@ -40,7 +41,9 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
             raise ValueError(f"its parts unfold to {unfolded:,} bytes, more than {_MOST_TIMES} times its size")
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError, RuntimeError) as error:
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # whatever archives, headers and arrays raise that are none
         raise ValueError(f"it can't be read ({type(error).__name__})") from None
     if not all(isinstance(array, np.ndarray) for array in found.values()):
         raise ValueError("it holds other things than arrays")
@@ -70,11 +73,14 @@ class Scorer:
         if self._centers is not None:
             self._cross = np.ascontiguousarray(-2.0 * self._centers.T)
             self._lengths = np.einsum("ij,ij->i", self._centers, self._centers)
+            # One product of a row is enough for its distances and the whitened row.
+            parts = [self._over_scale(self._cross.T).T] + ([] if self._root is None else [self._factor])
+            self._joined = np.concatenate(parts, axis=1)
         if self._features is not None:
             self._prepare_trees()
         if self._ranks is not None:
-            parts = (self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width"))
-            self._tables = list(zip(*parts, strict=True))
+            ranked = (self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width"))
+            self._tables = list(zip(*ranked, strict=True))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scorer:
@@ -106,8 +112,11 @@ class Scorer:
         """Return the score of one scaled row (d,) by each member."""
         found = []
         D = None if self._mean is None else x - self._mean
+        whitened = None
         if self._centers is not None and D is not None:
-            found.append(self._one_distance(self._over_scale(D)))
+            k, product = len(self._centers), D @ self._joined
+            whitened = product[k:]
+            found.append(self._one_distance(self._over_scale(D), product[:k]))
         if self._features is not None:
             if self._code is None:
                 self._code = _compiled(self._features, self.arrays["cuts"], self.arrays["depths"])
@@ -118,22 +127,27 @@ class Scorer:
                 depth = float(self._flat_depths[self._leaves(x[None])[0] + self._first_leaf].mean())
             found.append(2.0 ** (-depth / self._usual))
         if self._root is not None and D is not None:
-            w = D @ self._factor
+            w = D @ self._factor if whitened is None else whitened
             found.append(float(w @ w))
         elif self._components is not None and D is not None:
             found.append(float(self._by_subspace(self._over_scale(D)[None])[0]))
         return found
 
-    def _one_distance(self, z: Array) -> float:
-        """Return the mean distance of one standardised row to its nearest centres."""
-        apart = z @ self._cross
+    def _one_distance(self, z: Array, apart: Array) -> float:
+        """Return the mean distance of one standardised row to its nearest centres.
+
+        `apart` are its products with them, times -2.
+        """
         apart += self._lengths
-        most, total = min(_NEAREST, len(self._centers)), 0.0
+        square, most, total = float(z @ z), min(_NEAREST, len(self._centers)), 0.0
         for _ in range(most):
             near = apart.argmin()
+            squared = square + float(apart[near])
+            if not squared > _KEPT * (square + self._lengths[near]):  # the difference of two large numbers
+                d = z - self._centers[near]
+                squared = d @ d
+            total += math.sqrt(squared)
             apart[near] = math.inf
-            d = z - self._centers[near]
-            total += math.sqrt(d @ d)
         return total / most
 
     def _one_rank(self, j: int, score: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
@@ -12,6 +13,7 @@ from fedspan.landmarks.landmark_distances import distances_to
 from fedspan.landmarks.parts.landmark_models import FEDDL_SETTINGS, LandmarkEstimator
 
 
+@dataclass(eq=False, repr=False)
 class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEstimator):
     """Landmarks by FedDL: they minimise the maximum mean discrepancy to all rows, and only sums leave the sites.
 
@@ -76,36 +78,20 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
     ((20, 3), True)
     """
 
-    def __init__(
-        self,
-        n_landmarks: int | str = 500,
-        *,
-        rounds: int | str = 50,
-        gamma: float = 1.0,
-        momentum: float | None = None,
-        step_size: float | None = None,
-        local_steps: int = 1,
-        upload: str = "gradient",
-        precision: str = "auto",
-        n_frequencies: int | None = None,
-        device: str | None = None,
-        privacy: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_landmarks = n_landmarks
-        self.rounds = rounds
-        self.gamma = gamma
-        self.momentum = momentum
-        self.step_size = step_size
-        self.local_steps = local_steps
-        self.upload = upload
-        self.precision = precision
-        self.n_frequencies = n_frequencies
-        self.device = device
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    n_landmarks: int | str = 500
+    _: KW_ONLY
+    rounds: int | str = 50
+    gamma: float = 1.0
+    momentum: float | None = None
+    step_size: float | None = None
+    local_steps: int = 1
+    upload: str = "gradient"
+    precision: str = "auto"
+    n_frequencies: int | None = None
+    device: str | None = None
+    privacy: Any = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the landmarks from a table (with ``sites``) or a federation."""

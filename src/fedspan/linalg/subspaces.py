@@ -128,7 +128,7 @@ def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Array, Array]:
     if 8 * k < n:  # few eigenpairs are found faster one by one
         values, vectors = scipy.linalg.eigh(S, subset_by_index=(n - k, n - 1), check_finite=False)
     else:
-        values, vectors = scipy.linalg.eigh(S, driver="evd" if n > 1 else "ev", check_finite=False)
+        values, vectors = np.linalg.eigh(S)
     return values[: -k - 1 : -1].copy(), with_fixed_signs(vectors[:, : -k - 1 : -1])
 
 
@@ -139,7 +139,7 @@ def with_fixed_signs(vectors: Array) -> Array:
     """
     size = np.abs(vectors)
     leader = np.argmax(size >= (1.0 - 1e-8) * size.max(axis=0), axis=0)
-    sign = np.where(np.take_along_axis(vectors, leader[None, :], axis=0) < 0.0, -1.0, 1.0)
+    sign = np.where(vectors[leader, np.arange(len(leader))] < 0.0, -1.0, 1.0)
     return np.ascontiguousarray(vectors * sign)
 
 

@@ -105,7 +105,7 @@ def one_shot_map(
 
 
 def _draws(found: MapCentres, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return rows (m, r) drawn around the centres, by the numbers of rows there, as many as there are up to a limit."""
+    """Return rows (m, r) drawn around the centres in proportion to their rows: one for each row, up to a limit."""
     m = min(found.n, MOST_DRAWS)
     which = rng.choice(len(found.centres), m, p=found.counts / found.counts.sum())
     return np.asarray(found.centres[which] + np.sqrt(found.within) * rng.standard_normal((m, len(found.within))))

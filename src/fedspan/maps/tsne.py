@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from typing import Any, Self
 
@@ -36,6 +36,7 @@ _OF_SUMS = ("post_positions", "sums_settings")
 _OF_ALL = ("share", "privacy", "random_state", "verbose")
 
 
+@dataclass(eq=False, repr=False)
 class FedTSNE(FedMap):
     """Map by t-SNE, from distances to landmarks that the sites post, or from sums alone.
 
@@ -141,46 +142,25 @@ class FedTSNE(FedMap):
         "fit with post_positions=True, or let the sites place their rows by transform(federation)",
     )
 
-    def __init__(
-        self,
-        n_landmarks: int | str = "auto",
-        *,
-        rounds: int | str = "auto",
-        reduce: int | float | str | None = "auto",
-        method: str = "coordinates",
-        share: str = "distances",
-        post_positions: bool = False,
-        sums_settings: Mapping[str, Any] | None = None,
-        n_components: int = 2,
-        perplexity: float = 30.0,
-        early_exaggeration_iter: int = 250,
-        n_iter: int = 500,
-        neighbors: str = "auto",
-        landmark_settings: Mapping[str, Any] | None = None,
-        privacy: Any = None,
-        device: str | None = None,
-        n_jobs: int = 1,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_landmarks = n_landmarks
-        self.rounds = rounds
-        self.reduce = reduce
-        self.method = method
-        self.share = share
-        self.post_positions = post_positions
-        self.sums_settings = sums_settings
-        self.n_components = n_components
-        self.perplexity = perplexity
-        self.early_exaggeration_iter = early_exaggeration_iter
-        self.n_iter = n_iter
-        self.neighbors = neighbors
-        self.landmark_settings = landmark_settings
-        self.privacy = privacy
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_landmarks: int | str = "auto"
+    _: KW_ONLY
+    rounds: int | str = "auto"
+    reduce: int | float | str | None = "auto"
+    method: str = "coordinates"
+    share: str = "distances"
+    post_positions: bool = False
+    sums_settings: Mapping[str, Any] | None = None
+    n_components: int = 2
+    perplexity: float = 30.0
+    early_exaggeration_iter: int = 250
+    n_iter: int = 500
+    neighbors: str = "auto"
+    landmark_settings: Mapping[str, Any] | None = None
+    privacy: Any = None
+    device: str | None = None
+    n_jobs: int = 1
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _FEWEST_FOR_SPECTRA, _MOST_FOR_SPECTRA = 100, 20_000
 _FEW_ROWS = 10_000
 
 
+@dataclass(eq=False, repr=False)
 class FedUMAP(FedMap):
     """Map by UMAP, from distances to landmarks that the sites post.
 
@@ -71,44 +73,24 @@ offset_, residuals_, privacy_, sites_, run_
     (60, 2)
     """
 
-    def __init__(
-        self,
-        n_landmarks: int | str = "auto",
-        *,
-        rounds: int | str = "auto",
-        reduce: int | float | str | None = "auto",
-        method: str = "coordinates",
-        share: str = "distances",
-        n_components: int = 2,
-        n_neighbors: int = 15,
-        min_dist: float = 0.1,
-        spread: float = 1.0,
-        n_epochs: int | None = None,
-        neighbors: str = "auto",
-        landmark_settings: Mapping[str, Any] | None = None,
-        privacy: Any = None,
-        device: str | None = None,
-        n_jobs: int = 1,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_landmarks = n_landmarks
-        self.rounds = rounds
-        self.reduce = reduce
-        self.method = method
-        self.share = share
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.min_dist = min_dist
-        self.spread = spread
-        self.n_epochs = n_epochs
-        self.neighbors = neighbors
-        self.landmark_settings = landmark_settings
-        self.privacy = privacy
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_landmarks: int | str = "auto"
+    _: KW_ONLY
+    rounds: int | str = "auto"
+    reduce: int | float | str | None = "auto"
+    method: str = "coordinates"
+    share: str = "distances"
+    n_components: int = 2
+    n_neighbors: int = 15
+    min_dist: float = 0.1
+    spread: float = 1.0
+    n_epochs: int | None = None
+    neighbors: str = "auto"
+    landmark_settings: Mapping[str, Any] | None = None
+    privacy: Any = None
+    device: str | None = None
+    n_jobs: int = 1
+    random_state: Any = None
+    verbose: int = 0
 
     def _check_layout(self) -> None:
         whole_number("n_neighbors", self.n_neighbors, 2)

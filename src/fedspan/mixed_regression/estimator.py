@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, cast
 
 import numpy as np
@@ -41,6 +42,7 @@ _SMALLEST = 1e-120  # of targets: squares must not vanish
 _LOGITS = 3.0  # length of random models of logits: short ones would all be worse than the shortest
 
 
+@dataclass(eq=False, repr=False)
 class FedMixedRegressor(RegressorMixin, FedEstimator):
     """Linear models of a few unknown clusters of sites, even of sites with only a handful of rows.
 
@@ -145,54 +147,29 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int | str = "auto",
-        *,
-        start: str = "moment_descent",
-        update: str = "fedavg",
-        local_steps: int = 5,
-        weights: str = "cluster",
-        assignment: str = "hard",
-        max_rounds: int = 400,
-        tol: float = 1e-6,
-        features: Any = "linear",
-        degree: int = 2,
-        fit_intercept: bool = True,
-        scaling: str = "whiten",
-        loss: str = "squared",
-        step_size: float | None = None,
-        acceleration: int | str = "auto",
-        n_starts: int = 1,
-        max_clusters: int = 10,
-        p_min: float | None = None,
-        perturbation: float = 0.0,
-        aggregator: Aggregator | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.start = start
-        self.update = update
-        self.local_steps = local_steps
-        self.weights = weights
-        self.assignment = assignment
-        self.max_rounds = max_rounds
-        self.tol = tol
-        self.features = features
-        self.degree = degree
-        self.fit_intercept = fit_intercept
-        self.scaling = scaling
-        self.loss = loss
-        self.step_size = step_size
-        self.acceleration = acceleration
-        self.n_starts = n_starts
-        self.max_clusters = max_clusters
-        self.p_min = p_min
-        self.perturbation = perturbation
-        self.aggregator = aggregator
-        self.random_state = random_state
-        self.verbose = verbose
+    n_clusters: int | str = "auto"
+    _: KW_ONLY
+    start: str = "moment_descent"
+    update: str = "fedavg"
+    local_steps: int = 5
+    weights: str = "cluster"
+    assignment: str = "hard"
+    max_rounds: int = 400
+    tol: float = 1e-6
+    features: Any = "linear"
+    degree: int = 2
+    fit_intercept: bool = True
+    scaling: str = "whiten"
+    loss: str = "squared"
+    step_size: float | None = None
+    acceleration: int | str = "auto"
+    n_starts: int = 1
+    max_clusters: int = 10
+    p_min: float | None = None
+    perturbation: float = 0.0
+    aggregator: Aggregator | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the clusters' models from a table with targets (and ``sites``), or from a federation that has them."""

@@ -148,12 +148,12 @@ def _labelled(
 
 
 def _solved(
-    group: Federation, payload: dict[str, Any], aggregator: Aggregator | None, everybody: int
+    group: Federation, payload: dict[str, Any], aggregator: Aggregator | None, all_sites: int
 ) -> tuple[Vector, float, Vector, dict[str, float]]:
     """Return a cluster's counts, loss and change, and the weights of the sites that replied.
 
     With an aggregator, sites count by their reported part of the cluster, and the rule suits the number that have one
-    among all sites, `everybody`.
+    among `all_sites` sites.
     """
     d = payload["models"].shape[1]
     if aggregator is None:
@@ -170,7 +170,7 @@ def _solved(
             {site: replies[site] for site, first in zip(replies, own, strict=True) if first}, replies.failed
         )
     rows, part = replies.stack("counts").T
-    aggregator = within_a_group(aggregator, int(np.count_nonzero(part)), everybody)
+    aggregator = within_a_group(aggregator, int(np.count_nonzero(part)), all_sites)
     losses, per_row = replies.stack("loss"), 1.0 / np.maximum(rows, _FLAT)
     known = believed(aggregator, rows)
     if known is None:

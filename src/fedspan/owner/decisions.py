@@ -171,7 +171,7 @@ class Decisions:
 
     def _take_decided(self, fields: Mapping[str, Any]) -> None:
         if fields["decision"] not in DECISIONS:
-            raise ValueError("it is no decision")
+            raise ValueError("the decision is unknown")
         proposal = self.proposals[fields["ticket"]]
         key = proposal.who, proposal.plan.digest
         if fields["decision"] == ALWAYS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -40,6 +41,30 @@ class _Table:
         places = [int(np.flatnonzero(self.columns == column)[0]) for column in columns]
         rows = np.ascontiguousarray(self.cells[:, places])
         return Counter(rows.view(f"V{rows.shape[1] * rows.itemsize}")[:, 0].tolist())
+
+
+def left_over(tables: Sequence[Counter[bytes]]) -> float:
+    """Return the size of the smallest set of rows that a combination of all tables leaves over, or infinity.
+
+    Rows that are in the same tables are one set: no combination tells them apart.
+
+    Examples
+    --------
+    >>> tables = [Counter(rows) for rows in ("", "abcdefghij", "abcde", "fghijk")]
+    >>> left_over(tables[:3]), left_over(tables)
+    (5, 1)
+    """
+    sizes: Counter[tuple[bool, ...]] = Counter()
+    for row in set().union(*tables):
+        counts = [table[row] for table in tables]
+        sizes.update(tuple(count > k for count in counts) for k in range(max(counts)))
+    if not sizes:
+        return float("inf")
+    _, lengths, directions = np.linalg.svd(np.array(list(sizes), dtype=np.float64).T, full_matrices=False)
+    inside = np.square(directions[lengths > 1e-9 * lengths[0]]).sum(axis=0)  # of each set's axis, in the tables' span
+    return min(
+        (size for size, part in zip(sizes.values(), inside, strict=True) if part > 1 - 1e-9), default=float("inf")
+    )
 
 
 class PublishedRows:
@@ -77,6 +102,13 @@ class PublishedRows:
                 )
             noted = noted or (changed == 0 and len(shared) == len(table.columns))
         if not noted:
+            same = [one for one in self._tables if np.isin(table.columns, one.columns).all()]
+            left = left_over([one.of(table.columns) for one in (*same, table)])
+            if same and left < least_set:
+                raise FewRowsChangedError(
+                    f"the data and those of several earlier answers differ in such a way that all answers together "
+                    f"would reveal {left} rows: change at least {least_set} rows (least_set in [rules]) at a time"
+                )
             self._tables.append(table)
             self._save()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -11,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
-from fedspan.base import FedEstimator, WeightedTransformer, check_aggregator, in_single_precision, secure
+from fedspan.base import Learner, LearnsOn, WeightedTransformer, check_aggregator, in_single_precision, secure
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Policy
@@ -22,7 +24,7 @@ from fedspan.pca.parts.kept_axes import KeptAxes, axes_with_new
 from fedspan.pca.parts.principal_axes import residual
 from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve, widest_products
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import Fading, kept_moments, known_moments, learned_on
+from fedspan.sums.batches import kept_moments, known_moments, learned_on
 from fedspan.sums.columns import Columns
 from fedspan.sums.moments import Moments, deviations, learned, moments, moments_of, row_moments, site_weights
 from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments, OneRound
@@ -42,7 +44,8 @@ _EXACT_COLUMNS = 1000
 _NO_NOISE = 1e-28
 
 
-class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator):
+@dataclass(eq=False, repr=False)
+class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     """Principal component analysis.
 
     Parameters
@@ -145,6 +148,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
     ``"resilient_covariance"``, otherwise d times the number of directions (times the number of sites L, where single
     replies are needed).
 
+    For ``partial_fit`` the model keeps d (d + 1) / 2 products of columns. With ``decay=1`` the components are those of
+    all rows at once. With solver ``"subspace_iteration"`` a table of more than 1,000 columns keeps k + `oversampling`
+    axes instead, each as long as its spread, which stand for the rows before: what lies outside of them is lost (see
+    `fedspan.pca.parts.kept_axes`).
+
     Examples
     --------
     >>> X = np.array([[2.0, 0.1], [-2.0, -0.1], [4.0, 0.3], [-4.0, -0.3]])
@@ -152,53 +160,29 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
     array([[0.9975..., 0.0698...]])
     """
 
-    components_: Array
     takes_sparse = True
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        solver: str = "auto",
-        center: bool = True,
-        scale: bool = False,
-        whiten: bool = False,
-        aggregator: Aggregator | None = None,
-        output: str = "trimmed",
-        groups: int | None = None,
-        iterations: int = 10,
-        max_components: int = 16,
-        oversampling: int = 8,
-        max_rounds: int | None = None,
-        tol: float | None = None,
-        variant: str = "corrected",
-        rho: float | None = None,
-        local_steps: int = 10,
-        participation: float = 1.0,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.solver = solver
-        self.center = center
-        self.scale = scale
-        self.whiten = whiten
-        self.aggregator = aggregator
-        self.output = output
-        self.groups = groups
-        self.iterations = iterations
-        self.max_components = max_components
-        self.oversampling = oversampling
-        self.max_rounds = max_rounds
-        self.tol = tol
-        self.variant = variant
-        self.rho = rho
-        self.local_steps = local_steps
-        self.participation = participation
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    solver: str = "auto"
+    center: bool = True
+    scale: bool = False
+    whiten: bool = False
+    aggregator: Aggregator | None = None
+    output: str = "trimmed"
+    groups: int | None = None
+    iterations: int = 10
+    max_components: int = 16
+    oversampling: int = 8
+    max_rounds: int | None = None
+    tol: float | None = None
+    variant: str = "corrected"
+    rho: float | None = None
+    local_steps: int = 10
+    participation: float = 1.0
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn the components from a table (with ``sites``) or a federation.
@@ -211,28 +195,10 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         with self._fitting(X, y, sites, sample_weight=sample_weight, agree=one, ensure_min_samples=2) as fed:
             self._learn(fed, None if one is None else one.found)
         if in_single_precision(X):
-            self.components_ = self.components_.astype(np.float32)
+            self.components_: Array = self.components_.astype(np.float32)
         return self
 
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sites: Any = None,
-        decay: float = 1.0,
-        half_life: float | str | timedelta | None = None,
-        batch: str | None = None,
-        at: str | float | datetime | None = None,
-    ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
-
-        The model keeps d (d + 1) / 2 products of columns. With ``decay=1`` the components are those of all rows at
-        once. With solver ``"subspace_iteration"`` a table of more than 1,000 columns keeps k + `oversampling` axes
-        instead, each as long as its spread, which stand for the rows before: what lies outside of them is lost (see
-        `fedspan.pca.parts.kept_axes`). Parameters are those of `FedStandardScaler.partial_fit`.
-        """
-        fading = Fading.of(decay, half_life, at)
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         self._check_parameters()
         streams = ("auto", "covariance", "subspace_iteration")
         if self.aggregator is not None or self.privacy is not None or self.solver not in streams:
@@ -242,13 +208,15 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             )
         first = not hasattr(self, "components_")
         if self.solver == "subspace_iteration":
-            learn = self._learn_first_axes if first else self._learn_axes_on
-            return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
-        solver, self.solver = self.solver, "covariance"
+            return first, self._learn_first_axes if first else self._learn_axes_on
+        exact = first and not secure(X)  # secure sums have other rounds
+        return first, None if exact else self._keep_moments if first else self._learn_on
+
+    def _learn_batch(self, *given: Any, **options: Any) -> Self:
+        """Learn from a batch; "auto" is the solver "covariance" here, which keeps the moments."""
+        solver, self.solver = self.solver, self.solver if self.solver == "subspace_iteration" else "covariance"
         try:
-            exact = first and not secure(X)  # secure sums have other rounds
-            learn_on = None if exact else self._keep_moments if first else self._learn_on
-            return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn_on)
+            return super()._learn_batch(*given, **options)
         finally:
             self.solver = solver
 
@@ -286,7 +254,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         self.moments_, self.kept_axes_ = kept_moments(kept.moments), kept.rows
         self._keep(Solution(axes, weights, sites), rank)
         rest = max(axes.total - float(axes.scatter[: self.n_components_].sum()), 0.0)
-        self.noise_variance_ = self._noise_variance(fed, (rest, axes.n))
+        self.noise_variance_ = self._noise_variance(lambda: (rest, axes.n))
 
     def _moments_with_new(self, fed: Federation, factor: float) -> MergedMoments:
         """Return the moments of the rows before, which count by `factor`, and of the new ones."""
@@ -352,7 +320,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             )
         self.mean_ = found.mean if self.center else np.zeros(len(found.mean))
         self.scale_ = deviations(found) if self.scale else None
-        prepared = fed.apply(standardize, **self._transform_parameters(), double=True)
+        prepared = partial(fed.apply, standardize, **self._transform_parameters(), double=True)
         self.solver_ = self._chosen_solver(fed, rank)
         wanted = {"rank": None if all_axes or self._is_share() else rank, "choose": self.n_components == "auto"}
         exact = self.solver_ == "covariance" and rows is not None and rows.has_products
@@ -363,11 +331,17 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
             solution = Solution(axes, site_weights(found.sites), found.sites)
         else:
             known = {**self.get_params(deep=False), "n_columns": self.n_features_in_}
-            solution = solve(self.solver_, prepared, {**known, **wanted})
+            solution = solve(self.solver_, prepared(), {**known, **wanted})
         self._keep(solution, rank)
         rest = solution.axes.total - float(solution.axes.scatter[: self.n_components_].sum())
         clear = exact and (of_all or rest > _CLEAR_SHARE * solution.axes.total)
-        self.noise_variance_ = self._noise_variance(prepared, (max(rest, 0.0), solution.axes.n) if clear else None)
+
+        def outside() -> tuple[float, float]:
+            if clear:
+                return max(rest, 0.0), solution.axes.n
+            return residual(prepared(), components=self.components_, aggregator=self._column_aggregator())
+
+        self.noise_variance_ = self._noise_variance(outside)
         return solution
 
     def _keep_noisy(self, found: NoisyCovariance, *, all_axes: bool = False) -> Solution:
@@ -563,13 +537,13 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, FedEstimator)
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(axes.scatter[:k])
 
-    def _noise_variance(self, fed: Federation, known: tuple[float, float] | None = None) -> float:
+    def _noise_variance(self, outside: Callable[[], tuple[float, float]]) -> float:
         """Return the mean variance outside the components, as scikit-learn defines it.
 
-        `known` is the scatter outside of them and the number of rows; otherwise the sites send it.
+        `outside` returns the scatter outside of them and the number of rows; it may request them from the sites.
         """
-        outside = min(int(self.n_samples_), self.n_features_in_) - self.n_components_
-        if outside <= 0:
+        dimensions = min(int(self.n_samples_), self.n_features_in_) - self.n_components_
+        if dimensions <= 0:
             return 0.0
-        rest, n = known or residual(fed, components=self.components_, aggregator=self._column_aggregator())
-        return rest / max(1, n - 1 if self.center else n) / outside
+        rest, n = outside()
+        return rest / max(1, n - 1 if self.center else n) / dimensions

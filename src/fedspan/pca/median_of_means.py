@@ -38,10 +38,10 @@ def median_of_means(
     By default a group has two sites, but there are at least three groups. If sites were left out of the run before,
     there are at most as many groups as sites remain.
     """
-    everybody, remaining = len(fed.record.sites), len(fed.sites)
+    all_sites, remaining = len(fed.record.sites), len(fed.sites)
     groups = max(min(3, remaining), remaining // 2) if groups is None else groups
-    if not 1 <= groups <= everybody:
-        raise InputError(f"groups={groups} must be between 1 and the number of sites, {everybody}")
+    if not 1 <= groups <= all_sites:
+        raise InputError(f"groups={groups} must be between 1 and the number of sites, {all_sites}")
     members = [tuple(part.tolist()) for part in np.array_split(np.array(fed.sites), min(groups, remaining))]
     start = random_basis(fed.rng, n_columns, rank)
     bases: dict[int, Matrix] = {}

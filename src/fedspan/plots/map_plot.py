@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,42 +83,30 @@ def _with_new(found: Scatter | None, model: Any, new: Any, labels: Any) -> Scatt
             f"{type(steps_of(model)[-1]).__name__} keeps no map of its rows: give rows to draw with new=..., or use a "
             "model with a map, such as FedUMAP"
         )
-    old = 0 if found is None else _number_of_rows(model)
+    old = 0 if found is None else len(steps_of(model)[-1].row_sites_)
     given = _labels(labels, old, 0 if placed is None else len(placed))
     if found is None:
         assert placed is not None
         part = _every(len(placed))
-        sites = np.full(len(placed), NEW)
-        return Scatter(
-            placed[part],
-            sites[part],
-            np.arange(len(placed))[part],
-            None if given is None else given[part],
-            "component 1",
-            "component 2",
-        )
+        rows, labels = np.arange(len(placed))[part], None if given is None else given[part]
+        return Scatter(placed[part], np.full(len(rows), NEW), rows, labels, "component 1", "component 2")
     old_labels = None if given is None else given[:old][_every(old)]
     if placed is None:
-        return Scatter(found.points, found.sites, found.rows, old_labels, found.x_label, found.y_label, found.clusters)
+        return replace(found, labels=old_labels)
     part = _every(len(placed))
     added = len(placed[part])
     new_labels = None if given is None else given[old:][part] if len(given) > old else np.full(added, NEW)
     clusters = None
     if found.clusters is not None:
         clusters = np.concatenate([found.clusters.astype(str), np.full(added, NEW)])
-    return Scatter(
-        np.concatenate([found.points, placed[part]]),
-        np.concatenate([found.sites.astype(str), np.full(added, NEW)]),
-        np.concatenate([found.rows, np.arange(len(placed))[part]]),
-        None if old_labels is None or new_labels is None else _joined(old_labels, new_labels),
-        found.x_label,
-        found.y_label,
-        clusters,
+    return replace(
+        found,
+        points=np.concatenate([found.points, placed[part]]),
+        sites=np.concatenate([found.sites.astype(str), np.full(added, NEW)]),
+        rows=np.concatenate([found.rows, np.arange(len(placed))[part]]),
+        labels=None if old_labels is None or new_labels is None else _joined(old_labels, new_labels),
+        clusters=clusters,
     )
-
-
-def _number_of_rows(model: Any) -> int:
-    return len(steps_of(model)[-1].row_sites_)
 
 
 def _joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:

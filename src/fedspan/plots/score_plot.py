@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,24 +89,12 @@ def plot_scores(
         found = [training_scores(last), *(_histogram(name, values, cut) for name, values in groups)]
         flags = None if labels is None else np.asarray(labels)
         if flags is not None and flags.dtype.kind in "buif" and set(np.unique(flags)) == {0, 1}:
-            found.insert(0, roc(model_with_offset(model, cut), Judged(new, flags)))
+            scored = SimpleNamespace(score_samples=model.score_samples, offset_=-cut)  # also for a pipeline
+            found.insert(0, roc(scored, Judged(new, flags)))
         below = [note(remark)] if remark else []
         write_plot(target, shown, charts([one.figure() for one in found if one is not None]), *below)
 
     return drawn(draw, page, path, ax)
-
-
-def model_with_offset(model: Any, cut: float) -> Any:
-    """Return what the ROC picture needs of a detector or a pipeline that ends with one."""
-    return _Scored(model, -cut)
-
-
-class _Scored:
-    """A detector behind the other steps of its pipeline."""
-
-    def __init__(self, model: Any, offset: float) -> None:
-        self.score_samples = model.score_samples
-        self.offset_ = offset
 
 
 def _groups(scores: NDArray[np.float64] | None, labels: Any) -> list[tuple[str, NDArray[np.float64]]]:

@@ -1,4 +1,4 @@
-"""The page of a first look at a table: columns, distributions, gaps, correlations, groups, and which site differs."""
+"""The overview page of a table: columns, distributions, gaps, correlations, groups, and which site differs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SUPPRESSED = "–"
 def write_overview(
     path: str | os.PathLike[str], found: Overview, *, title: str, settings: Mapping[str, object] | None = None
 ) -> Path:
-    """Write a first look at a table as one HTML file that opens offline, readable by its owner alone (mode 0600)."""
+    """Write the overview of a table as one HTML file that opens offline, readable by its owner alone (mode 0600)."""
     path = Path(path)
     seen = found.description
     parts = [_columns(seen), _distributions(found)]

@@ -1,4 +1,4 @@
-"""The coordinator's side of the secure sum: five queries to the sites, and no look at any single part.
+"""The coordinator's side of the secure sum: five queries to the sites, none of which reveals a single part.
 
 After Bonawitz et al. (2017), "Practical secure aggregation for privacy-preserving machine learning". A site that leaves
 after it has shared its secrets costs its part alone: the others' shares of its key remove its masks. A query without an

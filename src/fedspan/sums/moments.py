@@ -169,7 +169,7 @@ def moments_of(found: RowMoments, sites: tuple[str, ...] = (), *, weighted: bool
 
 def counted(found: RowMoments | Moments) -> float:
     """Return the weight of all rows: as their number, a whole one, where it is that up to rounding."""
-    return counted_rows(vars(found))
+    return counted_rows({"n": found.n, "weight": found.weight})
 
 
 def counted_rows(total: Mapping[str, Any]) -> float:

@@ -72,7 +72,7 @@ def local_moments(site: Site, widest: Widest) -> dict[str, Any]:
         else:
             found = RowMoments.of_blocks(stored_blocks(site, d), d, products=products)
     bad = np.zeros(d, dtype=np.int64)
-    if not math.isfinite(np.vdot(found.scatter, found.scatter)):  # or it overflows: look at every value
+    if not math.isfinite(np.vdot(found.scatter, found.scatter)):  # or it overflows: check every value
         bad = bad_values(site)
         if bad.any():
             found = RowMoments.of_no_rows(d, products=products, n=len(site))
@@ -118,12 +118,13 @@ def merged_moments(widest: int, fed: Federation) -> tuple[MergedMoments, Federat
 
     def check(replies: Mapping[str, Message]) -> Mapping[str, Failure]:
         most, failures = columns_of_most(replies), {}
+        shapes = _shapes(most.count, widest)
         for site, reply in replies.items():
             if reordered(reply, most):
                 failures[site] = Failure(FailureKind.REJECTED, ANOTHER_ORDER, facts={"reordered": True})
             elif (reason := other_columns(reply, most)) is not None:
                 failures[site] = Failure(FailureKind.REJECTED, reason)
-            elif (reason := _wrong(reply, most.count, widest)) is not None:
+            elif (reason := _wrong(reply, shapes)) is not None:
                 failures[site] = Failure(FailureKind.MISSHAPEN, reason)
         return failures
 
@@ -148,13 +149,17 @@ def _moments(reply: Mapping[str, Any]) -> RowMoments:
     return RowMoments(reply["n"], reply["weight"], reply["centre"], reply["shift"], reply["scatter"])
 
 
-def _wrong(reply: Message, d: int, widest: int) -> str | None:
+def _shapes(d: int, widest: int) -> dict[str, tuple[int]]:
+    """Return the shapes of the arrays in a reply of d columns."""
+    return {"centre": (d,), "shift": (d,), "scatter": (d * (d + 1) // 2 if d <= widest else d,), "bad": (d,)}
+
+
+def _wrong(reply: Message, shapes: Mapping[str, tuple[int]]) -> str | None:
     """Return what is wrong with a reply that no honest site sends; ``None`` if nothing is."""
-    shapes = {"centre": (d,), "shift": (d,), "scatter": (d * (d + 1) // 2 if d <= widest else d,), "bad": (d,)}
     for key, shape in shapes.items():
         value = reply.get(key)
         if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype.kind not in "iuf":
-            return f"it sent other moments of {d} columns than most sites: {key!r} must have the shape {shape}"
+            return f"it sent other moments than most sites: {key!r} must have the shape {shape}"
     weight = reply.get("weight")
     if not isinstance(weight, float | int) or isinstance(weight, bool) or not weight >= 0:
         return f"it sent the weight {weight!r:.40}, and must send a number of at least 0"

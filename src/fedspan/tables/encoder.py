@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from fedspan.aggregation import Aggregator
-from fedspan.base import FedEstimator, FedTransformer, check_aggregator
+from fedspan.base import FedTransformer, Learner, LearnsOn, check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Flags, Vector
-from fedspan.sums.batches import Fading
 from fedspan.sums.moments import Moments, deviations, moments
 from fedspan.tables.parts import encoder_parameters as parameters
 from fedspan.tables.parts.category_union import Categories, category_union, most_frequent
@@ -27,7 +25,8 @@ from fedspan.tables.parts.kept_cells import KeptCells, cells_of, of_moments
 Columns = Sequence[str | int]
 
 
-class FedTabularEncoder(FedTransformer, FedEstimator):
+@dataclass(eq=False, repr=False)
+class FedTabularEncoder(FedTransformer, LearnsOn):
     """Encode mixed tables, such as network traffic: logarithms of heavy-tailed numbers, a column per name, scaling.
 
     It takes raw tables: numbers written as text, ``"-"``, ``"NA"`` and empty cells, infinities, columns that are
@@ -94,6 +93,10 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
     each. So do the counts of rows for the names of all sites. Only sums are needed, except for the names. Sites learn
     from one another the names and those sums. At most seven calls.
 
+    ``partial_fit`` learns means and deviations. Kinds, logarithms, names and marks of missing cells stay those of the
+    first call, so that the encoded columns stay the same: new names are "other". With ``decay=1`` means and deviations
+    are those of all rows at once.
+
     Examples
     --------
     >>> rows = [["tcp", "80", 1e6], ["udp", "53", 300.0], ["tcp", "-", 12.0], ["icmp", "0", 0.0]]
@@ -106,34 +109,19 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
 
     takes_text = True
 
-    def __init__(
-        self,
-        *,
-        log: str | bool | Columns = "auto",
-        categorical: str | Columns = "auto",
-        categories: Mapping[str | int, Sequence[str]] | None = None,
-        max_categories: int = 32,
-        rare: float = 0.01,
-        min_count: int = 1,
-        unknown: str = "other",
-        missing: str = "indicator",
-        scale: bool = True,
-        aggregator: Aggregator | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.log = log
-        self.categorical = categorical
-        self.categories = categories
-        self.max_categories = max_categories
-        self.rare = rare
-        self.min_count = min_count
-        self.unknown = unknown
-        self.missing = missing
-        self.scale = scale
-        self.aggregator = aggregator
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    log: str | bool | Columns = "auto"
+    categorical: str | Columns = "auto"
+    categories: Mapping[str | int, Sequence[str]] | None = None
+    max_categories: int = 32
+    rare: float = 0.01
+    min_count: int = 1
+    unknown: str = "other"
+    missing: str = "indicator"
+    scale: bool = True
+    aggregator: Aggregator | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn kinds, names and moments from a table (with ``sites``) or a federation."""
@@ -155,30 +143,12 @@ class FedTabularEncoder(FedTransformer, FedEstimator):
             self.sites_ = trusted.sites
         return self
 
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sites: Any = None,
-        decay: float = 1.0,
-        half_life: float | str | timedelta | None = None,
-        batch: str | None = None,
-        at: str | float | datetime | None = None,
-    ) -> Self:
-        """Learn means and deviations on from new rows alone; the first call is a fit.
-
-        Kinds, logarithms, names and marks of missing cells stay those of the first call, so that the encoded columns
-        stay the same: new names are "other". With ``decay=1`` means and deviations are those of all rows at once.
-        Parameters are those of `FedStandardScaler.partial_fit`.
-        """
-        fading = Fading.of(decay, half_life, at)
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         if self.aggregator is not None:
             raise InputError("partial_fit adds exact sums up, and takes no aggregator=...")
         first = not hasattr(self, "mean_")
         known = first and self.missing == "indicator"  # a fit knows the gaps
-        learn = None if known else self._keep_cells if first else self._learn_on
-        return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
+        return first, None if known else self._keep_cells if first else self._learn_on
 
     def _keep_cells(self, fed: Federation, factor: float = 1.0) -> None:
         self.kept_cells_ = cells_of(self._encoding, fed, self._means_of_cells()).array()

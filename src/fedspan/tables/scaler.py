@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
@@ -11,11 +12,10 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
-from fedspan.base import FedEstimator, WeightedTransformer, check_aggregator, secure
+from fedspan.base import Learner, LearnsOn, WeightedTransformer, check_aggregator, secure
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.batches import Fading
 from fedspan.sums.moments import deviations, learned, moments, moments_of, row_moments
 from fedspan.sums.noisy_moments import noisy_moments
 from fedspan.sums.one_round import OneRound
@@ -23,7 +23,8 @@ from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
 
-class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator):
+@dataclass(eq=False, repr=False)
+class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
     """Standardise columns by the exact mean and deviation of all rows of all sites.
 
     Leaves a site: number and weight of its rows, mean and sum of squares about it of each column, and the number of
@@ -63,22 +64,13 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
 
     takes_sparse = True
 
-    def __init__(
-        self,
-        *,
-        with_mean: bool = True,
-        with_std: bool = True,
-        aggregator: Aggregator | None = None,
-        privacy: GaussianMoments | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.with_mean = with_mean
-        self.with_std = with_std
-        self.aggregator = aggregator
-        self.privacy = privacy
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    with_mean: bool = True
+    with_std: bool = True
+    aggregator: Aggregator | None = None
+    privacy: GaussianMoments | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn means and deviations from a table (with ``sites``) or a federation.
@@ -120,27 +112,20 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, FedEstimator)
         ----------
         sample_weight : array (n,), optional
             Weights of the rows of a table. A federation's sites have their own.
-        decay : float, default=1.0
-            What the rows before count from now on, above 0 and at most 1. With 1 the result is that of all rows at
-            once.
-        half_life : float, str or timedelta, optional
-            Instead of `decay`: the number of rows after which old ones count half, or a time such as ``"6h"``.
-        batch : str, optional
-            A name of these rows. A site's rows of a batch are counted once, however often it is sent.
-        at : time, optional
-            Of the batch, for a `half_life` that is a time: ISO text, seconds since 1970, or a datetime. Default: now. A
-            batch that comes late, of an earlier time than the newest one, fades nothing.
+        decay, half_life, batch, at
+            As of `FedPCA.partial_fit`.
         """
-        fading = Fading.of(decay, half_life, at)
-        if self.aggregator is not None or self.privacy is not None:
-            raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
         if sample_weight is not None:
             fitted = hasattr(self, "n_samples_seen_")
             X = self._as_federation(X, None, sites, sample_weight=sample_weight, reset=not fitted)
             sites = None
-        if not hasattr(self, "n_samples_seen_"):
-            return self._learn_batch(X, y, sites, batch, fading, first=True, learn=None)
-        return self._learn_batch(X, y, sites, batch, fading, first=False, learn=self._learn_on)
+        return super().partial_fit(X, y, sites=sites, decay=decay, half_life=half_life, batch=batch, at=at)
+
+    def _learner(self, X: Any) -> tuple[bool, Learner | None]:
+        if self.aggregator is not None or self.privacy is not None:
+            raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
+        first = not hasattr(self, "n_samples_seen_")
+        return first, None if first else self._learn_on
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Learn from new rows; those before count by `factor`."""

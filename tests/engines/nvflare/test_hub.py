@@ -212,3 +212,32 @@ def test_a_site_may_not_call_others(hub, network):
     with pytest.raises(RefusedError, match="only a user that has logged in may send requests"):
         hub.answer("north", "call", {"call": "1", "to": {"south": (0, 0)}, "limit": 1.0}, b"")
     assert network.pushed == []
+
+
+def is_free(body):
+    try:
+        len(body)
+    except ValueError:
+        return True
+    return False
+
+
+def test_large_messages_are_freed_when_they_were_passed_on(hub, network):
+    """NVIDIA FLARE keeps what it has received for a minute, and the coordinator would hold all of it."""
+    body = memoryview(bytearray(b"12"))
+    hub.answer("alice", "call", {"call": "1", "to": {"north": (0, 2), "south": (0, 2)}, "limit": 600.0}, body)
+    assert network.arrived(2) == {"north": b"12north", "south": b"12south"}
+    wait_until(lambda: is_free(body), "the request is not freed")
+    network.pushed.clear()
+    network.trouble["south", "call"] = TimeoutError()  # it may still be under way to this site
+    body = memoryview(bytearray(b"34"))
+    hub.answer("alice", "call", {"call": "2", "to": {"north": (0, 2), "south": (0, 2)}, "limit": 600.0}, body)
+    assert network.arrived(2) == {"north": b"34north", "south": LATE}
+
+    large = {"1": memoryview(bytearray(b"first")), "2": memoryview(bytearray(b"second"))}
+    hub._fetch = lambda site, topic, head, body, limit: ({}, large[head["answer"]])
+    for number in large:
+        hub.answer("alice", "fetch", {"site": "north", "answer": number}, b"").result(60)
+    assert [is_free(large["1"]), is_free(large["2"])] == [True, False]
+    hub._threads.shutdown(wait=True)
+    assert not is_free(body)

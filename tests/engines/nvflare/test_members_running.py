@@ -27,7 +27,7 @@ class Study(threading.Thread):
             policy = fs.Policy(secure_sum=True, quorum="majority")
             with fs.connect(self.kit, policy=policy) as fed:
                 self.sites = fed.sites
-                while not self.stopped.is_set():
+                while not self.stopped.wait(0.2):  # the others need the processor, too
                     model = fs.FedPCA(2, solver="subspace_iteration", max_rounds=8, tol=1e-300, random_state=0)
                     self.runs.append({site for call in model.fit(fed).run_.calls[-1:] for site in call.answered})
         except Exception as error:

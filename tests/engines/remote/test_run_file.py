@@ -188,3 +188,17 @@ def test_a_full_disk_is_no_state(tmp_path, monkeypatch):
     after = content(store.run("r"))
     store.drop("r")
     assert content(store.run("r")) == after
+
+
+def test_a_large_reply_is_written_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_file, "_LEAST_GROWN", 2**12)
+    rewritten = []
+    monkeypatch.setattr(RunFile, "_rewrite", lambda self: rewritten.append(self._file.end))
+    file = RunFile(tmp_path / "x.run")
+    file.begin("alice", "4x3")
+    file.state.settle(-1)
+    delivery = Delivery(0, {"x": np.arange(5000.0)}, -1, Changes({}, ()))
+    file.state.pending.append((run_file.RecordedCall(b"q", ""), delivery))
+    file.answered(-1, run_file.RecordedCall(b"q", ""), delivery)
+    assert file.path.stat().st_size > 40_000
+    assert rewritten == []

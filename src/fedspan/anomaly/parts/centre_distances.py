@@ -45,7 +45,7 @@ def centre_score(X: Array, mean: Vector, scale: Vector | None, centers: Matrix, 
 
 def _nearest(Z: Matrix, centers: Matrix, growth: Vector, apart: Matrix, most: int) -> Matrix:
     """Return the distances (n, most) to the nearest centres, the nearest of all one grown; `apart` changes."""
-    # One more than needed: the nearest centre may grow away. Distances are taken from differences, which do not cancel.
+    # One more than needed: growth may move the nearest centre back. Differences do not cancel.
     some = min(most + 1, len(centers))
     near, rows = np.empty((len(Z), some), dtype=np.intp), np.arange(len(Z))
     for i in range(some):  # faster than a partition

@@ -29,9 +29,16 @@ _SCORERS: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Scorer]] = WeakKeyDictio
 
 
 def export(
-    detector: ExplainedDetector, path: str | os.PathLike[str], precision: str = "double", before: Sequence[Any] = ()
+    detector: ExplainedDetector,
+    path: str | os.PathLike[str],
+    precision: str = "double",
+    before: Sequence[Any] = (),
+    threshold: float | None = None,
 ) -> None:
-    """Write a fitted detector to ``.npz`` (for ``fedspan gateway``) or ``.onnx``, with the steps `before` it."""
+    """Write a fitted detector to ``.npz`` (for ``fedspan gateway``) or ``.onnx``, with the steps `before` it.
+
+    A `threshold` takes the place of the detector's own.
+    """
     one_of("precision", precision, ("double", "single"))
     target = Path(path)
     if target.suffix not in (".npz", ".onnx"):
@@ -39,6 +46,8 @@ def export(
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist: make it first")
     arrays: dict[str, Any] = {**gateway_arrays(detector), **_before(before, detector)}
+    if threshold is not None:
+        arrays["threshold"] = np.asarray(threshold)
     if target.suffix == ".npz":
         with target.open("wb") as file:
             np.savez_compressed(file, **arrays)

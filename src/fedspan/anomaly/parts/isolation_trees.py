@@ -99,7 +99,8 @@ def of_leaves(site: Site, *, cuts: Array, **_: Any) -> int:
 def local_leaf_counts(site: Site, features: Features, cuts: Matrix) -> dict[str, Any]:
     """Leaves the site: its number of rows, and the number of them in each leaf of each tree."""
     check_trees(features, cuts, n_columns(site))
-    return {"n": len(site), "counts": counted_leaves(blocks(site), features, cuts)}
+    counts = counted_leaves(blocks(site), features, cuts)
+    return {"n": len(site), "counts": counts.astype(np.min_scalar_type(len(site)))}
 
 
 def counted_leaves(rows: Iterable[Array], features: Features, cuts: Matrix) -> NDArray[np.int64]:

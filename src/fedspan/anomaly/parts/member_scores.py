@@ -44,6 +44,7 @@ def member_scores(
     leverage: Vector | None = None,
     free: Free = 0,
     shift: Positive = 1.0,
+    ridge: NotNegative = 0.0,
 ) -> Matrix:
     """Return the scores (n, m) of the members whose parameters are given: centres, isolation, Mahalanobis.
 
@@ -56,7 +57,7 @@ def member_scores(
     if features is not None:
         found.append(isolation_score(X, features, _given(cuts), _given(depths), usual))
     if root is not None and free:
-        found.append(left_out_whitened(X, _given(mean), scale, root, None, None, None, free, shift))
+        found.append(left_out_whitened(X, _given(mean), scale, root, None, None, None, free, shift, ridge))
     elif root is not None:
         found.append(whitened_score(X, _given(mean), scale, root))
     elif components is not None and free:

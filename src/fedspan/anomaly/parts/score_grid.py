@@ -20,7 +20,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.sums.moments import aggregated, row_totals
-from fedspan.sums.row_transforms import same_columns
+from fedspan.sums.row_blocks import n_columns
 
 Array = NDArray[Any]
 
@@ -51,10 +51,11 @@ def local_score_counts(site: Site, edges: Matrix) -> dict[str, Any]:
     """Leaves the site: its number of rows, and for each column the number of values up to and between the edges."""
     if not (np.diff(edges, axis=1) >= 0).all():
         raise InputError("edges must be rising numbers")
+    if n_columns(site) != len(edges):
+        raise InputError(f"the rows have {n_columns(site)} columns, and there are edges of {len(edges)}")
     counts = np.zeros((len(edges), edges.shape[1] + 1), dtype=np.int64)
     for batch in site.batches(_ROWS):
         X = np.asarray(batch.X, dtype=np.float64)
-        same_columns(X, len(edges))
         for j, at in enumerate(edges):
             counts[j] += np.bincount(np.searchsorted(at, X[:, j], side="left"), minlength=counts.shape[1])
     return {"n": len(site), "counts": counts.astype(np.min_scalar_type(len(site)))}

@@ -2,6 +2,9 @@
 
 One round of Harmony (Korsunsky et al., Nature Methods 2019) is here a map of a row and its batch alone: the row's share
 of each cluster follows from the cluster's centre and the batch's penalty, its correction from the batch's effects.
+
+There may be several clusterings, from different starts: m of them have K clusters in all, one after another. A row's
+shares add up to 1 in each, and its correction is the mean of theirs.
 """
 
 from __future__ import annotations
@@ -22,25 +25,29 @@ _BLOCK_NUMBERS = 2**19
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of a correction: centres Y (T, K, d), penalties (T, B, K) and effects (T, B, K, d) of B batches."""
+    """Rounds of a correction: centres Y (T, K, d), penalties (T, B, K) and effects (T, B, K, d) of B batches.
+
+    The K clusters are those of `starts` clusterings.
+    """
 
     Y: Matrix
     penalties: Matrix
     effects: Matrix
+    starts: int
 
     @classmethod
-    def none(cls, batches: int, K: int, d: int) -> Rounds:
+    def none(cls, batches: int, K: int, d: int, starts: int) -> Rounds:
         """Return a correction without rounds."""
-        return cls(np.zeros((0, K, d)), np.zeros((0, batches, K)), np.zeros((0, batches, K, d)))
+        return cls(np.zeros((0, K, d)), np.zeros((0, batches, K)), np.zeros((0, batches, K, d)), starts)
 
     def and_one(self, Y: Matrix, penalty: Matrix, effects: Matrix) -> Rounds:
         """Return these rounds and one more."""
         pairs = zip((self.Y, self.penalties, self.effects), (Y, penalty, effects), strict=True)
-        return Rounds(*(np.concatenate([before, one[None]]) for before, one in pairs))
+        return Rounds(*(np.concatenate([before, one[None]]) for before, one in pairs), starts=self.starts)
 
 
 class Assigned(NamedTuple):
-    """Shares R (n, K) of rows in clusters, and their part of the objective."""
+    """Shares R (n, K) of rows in clusters, and their part of the objective, the mean over clusterings."""
 
     R: Matrix
     objective: float
@@ -55,18 +62,19 @@ def unit(X: Array) -> Matrix:
     return X / np.where(length > 0.0, length, 1.0)[:, None]
 
 
-def assigned(C: Matrix, Y: Matrix, penalty: Matrix, codes: Codes, sigma: float) -> Assigned:
+def assigned(C: Matrix, Y: Matrix, penalty: Matrix, codes: Codes, sigma: float, starts: int) -> Assigned:
     """Return the shares ``R_ik ~ exp(penalty_bk - 2 (1 - c_i y_k) / sigma)`` of unit rows C (n, d) in clusters.
 
     They minimise ``sum R (2 (1 - c y) + sigma log R - sigma penalty)``, whose minimum is the objective.
     """
     logits = (C @ Y.T - 1.0) * (2.0 / sigma)
     logits += penalty[codes]
-    top = logits.max(axis=1, keepdims=True)
-    R = np.exp(logits - top)
-    totals = R.sum(axis=1, keepdims=True)
+    each = logits.reshape(len(C), starts, len(Y) // starts)
+    top = each.max(axis=2, keepdims=True)
+    R = np.exp(each - top)
+    totals = R.sum(axis=2, keepdims=True)
     R /= totals
-    return Assigned(R, -sigma * float((top + np.log(totals)).sum()))
+    return Assigned(R.reshape(logits.shape), -sigma * float((top + np.log(totals)).sum()) / starts)
 
 
 def penalties(counts: Matrix, total: Matrix, share: Matrix, theta: float) -> Matrix:
@@ -78,7 +86,7 @@ def penalties(counts: Matrix, total: Matrix, share: Matrix, theta: float) -> Mat
     return theta * (np.log1p(share[:, None] * np.maximum(total, 0.0)) - np.log1p(np.maximum(counts, 0.0)))
 
 
-def reference_and_effects(n: Matrix, s: Matrix, lamb: float) -> tuple[Matrix, Matrix]:
+def reference_and_effects(n: Matrix, s: Matrix, lamb: float, starts: int) -> tuple[Matrix, Matrix]:
     """Return what all batches share (K, d), and the effects (B, K, d) of each, by ridge regression in closed form.
 
     `n` (B, K) and `s` (B, K, d) are the numbers and sums of the rows of each batch in each cluster.
@@ -86,12 +94,12 @@ def reference_and_effects(n: Matrix, s: Matrix, lamb: float) -> tuple[Matrix, Ma
     f = 1.0 / (n + lamb)
     weight = (n * f).sum(axis=0)
     w0 = np.einsum("bk,bkd->kd", f, s) / np.where(weight > 0.0, weight, 1.0)[:, None]
-    return w0, effects_beside(w0, n, s, lamb)
+    return w0, effects_beside(w0, n, s, lamb, starts)
 
 
-def effects_beside(w0: Matrix, n: Matrix, s: Matrix, lamb: float) -> Matrix:
-    """Return the effects (B, K, d) of batches beside a known reference w0 (K, d)."""
-    return np.asarray((s - n[..., None] * w0) / (n + lamb)[..., None])
+def effects_beside(w0: Matrix, n: Matrix, s: Matrix, lamb: float, starts: int) -> Matrix:
+    """Return the effects (B, K, d) of batches beside a known reference w0 (K, d), each the part of one clustering."""
+    return np.asarray((s - n[..., None] * w0) / (starts * (n + lamb)[..., None]))
 
 
 def batch_sums(R: Matrix, X: Matrix, codes: Codes, n: Matrix, s: Matrix) -> None:
@@ -109,7 +117,7 @@ def corrected(X: Array, codes: Codes, rounds: Rounds, sigma: float) -> Matrix:
         own, batch = np.asarray(X[part], dtype=np.float64), codes[part]
         Z = own
         for Y, penalty, effects in zip(rounds.Y, rounds.penalties, rounds.effects, strict=True):
-            Z = moved(own, assigned(unit(Z), Y, penalty, batch, sigma).R, effects, batch)
+            Z = moved(own, assigned(unit(Z), Y, penalty, batch, sigma, rounds.starts).R, effects, batch)
         found[part] = Z
     return found
 

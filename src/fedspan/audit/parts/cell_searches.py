@@ -72,7 +72,7 @@ def search_texts(sent: Sent, table: TrueTable, findings: Findings) -> None:
             text = _plain(cell)
             if len(text) >= _FEWEST_LETTERS and text not in names and text not in ("nan", "none"):
                 if text not in cells:
-                    digests |= {digest: i for form in (cell, cell.strip()) for digest in digests_of(form)}
+                    digests |= {digest: i for form in (cell, cell.strip()) for digest in digests_of(form.encode())}
                 cells.setdefault(text, i)
     if not cells:
         return

@@ -85,10 +85,10 @@ def text_of(data: bytes) -> str:
         return data.decode("latin-1")
 
 
-def digests_of(text: str) -> Iterator[str]:
+def digests_of(data: bytes) -> Iterator[str]:
     """Yield the usual digests of a cell, hexadecimal: without a key, a digest of a guessable cell is the cell."""
     for name in ("md5", "sha1", "sha256", "sha512", "blake2b", "sha3_256"):
-        yield hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()
-    yield hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    yield hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    yield f"{binascii.crc32(text.encode()):08x}"
+        yield hashlib.new(name, data, usedforsecurity=False).hexdigest()
+    for size in (8, 16, 32):
+        yield hashlib.blake2b(data, digest_size=size).hexdigest()
+    yield f"{binascii.crc32(data):08x}"

@@ -1,11 +1,13 @@
 """The search for rotated rows: three or more vectors, of whatever width, with the mutual distances of rows.
 
 A rotation, a reflection and a shift keep distances, and a factor keeps their ratios. So do further columns of zeros.
+Points can be made again from their distances, or their inner products, but for a rotation.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -60,12 +62,28 @@ def _groups(task: VectorTask) -> list[tuple[Place, Matrix]]:
         for numbers in (value.numbers, *value.readings):
             if numbers.dtype.kind in "fiu" and numbers.ndim == 2 and min(numbers.shape) > 1:
                 groups += [(value.place, np.asarray(part, dtype=np.float64)) for part in (numbers, numbers.T)]
+                groups += [(value.place, points) for points in _points_behind(numbers)]
             elif numbers.dtype.kind in "fiu" and numbers.ndim == 1 and len(numbers) > 1:
                 place, m = value.place, task.rows.shape[1]
                 calls[place.run, place.key, place.site, len(numbers)].append((place, numbers))
                 groups += [(place, numbers.reshape(-1, m).astype(float))] if len(numbers) % m == 0 else []
     groups += [(parts[0][0], np.stack([part for _, part in parts]).astype(float)) for parts in calls.values()]
     return [(place, V[good][:_MOST]) for place, V in groups if (good := usable(V)).sum() > 2]
+
+
+def _points_behind(products: Array) -> Iterator[Matrix]:
+    """Yield points whose inner products, distances or squared distances a symmetric matrix may have."""
+    S = np.asarray(products, dtype=np.float64)[:_MOST, :_MOST]
+    if products.shape[0] != products.shape[1] or len(S) < 3 or not (usable(S).all() and np.allclose(S, S.T)):
+        return
+    candidates = [S]
+    if not S.diagonal().any() and S.min() >= 0:
+        centred = [square - square.mean(axis=0) for square in (S, S**2)]
+        candidates = [-(one - one.mean(axis=1, keepdims=True)) / 2 for one in centred]
+    for inner in candidates:
+        values, axes = np.linalg.eigh(inner)
+        if values[-1] > 0 and values[0] > -1e-9 * values[-1]:
+            yield axes * np.sqrt(np.maximum(values, 0.0))
 
 
 def _distances(A: Matrix, B: Matrix | None = None) -> Matrix:

@@ -47,7 +47,7 @@ class Findings:
     unsure: set[Place] = field(default_factory=set)
 
     def limit(self, search: str, count: int, most: int, what: str) -> None:
-        """Note that a search looks at `most` of `count` things, where these are more."""
+        """Note that a search examines `most` of `count` things, if there are more."""
         if count > most:
             self.cut[search] = f"{search}: {most} of {count} {what}"
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedspan.cli.console import print_line, print_table
+from fedspan.cli.console import print_line, print_table, printable
 from fedspan.console.progress_words import progress_words
 from fedspan.engines.nvflare.client.connect import federation_status
 from fedspan.engines.nvflare.client.study_client import cancel_study, disable_site, fetch_study, list_studies
@@ -69,7 +69,8 @@ def _print_studies(kit: Path, study: str | None) -> list[dict[str, Any]]:
         since = datetime.fromtimestamp(about["since"]).strftime("%Y-%m-%d %H:%M")
         why = f": {about['why']}" if about["why"] else ""
         why = f": {progress_words(about['progress'])}" if about.get("progress") else why
-        print(f"{about['study']}  {since}  {about['who']}  {about['title']}  {about['state']}{why}", flush=True)
+        line = f"{about['study']}  {since}  {about['who']}  {about['title']}  {about['state']}{why}"
+        print(printable(line), flush=True)
     if not found:
         print("no detached studies that you may see")
     return found

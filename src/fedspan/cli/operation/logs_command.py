@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedspan.cli.console import printable
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import InputError
 
-#: Seconds between two looks at a log that is followed.
+#: Seconds between two checks of a log that is followed.
 EVERY = 2.0
 #: Bytes of a log's end that are read.
 _LONGEST = 2**22
@@ -19,11 +20,11 @@ def logs(kit: Path, study: str | None, lines: int, follow: bool) -> int:
     """Print the end of a log, and what is added to it."""
     read = _reader(kit, study)
     shown = read()
-    print("\n".join(shown.splitlines()[-max(0, lines) :]), flush=True)
+    print(printable("\n".join(shown.splitlines()[-max(0, lines) :])), flush=True)
     while follow:
         time.sleep(EVERY)
         now = read()
-        print(_added(shown, now), end="", flush=True)
+        print(printable(_added(shown, now)), end="", flush=True)
         shown = now
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from fedspan.cli.console import printable
 from fedspan.errors import PolicyError
 from fedspan.owner.audit_log import OUTCOMES, read_lines
 
@@ -24,12 +25,12 @@ def log(file: Path, refused: bool, last: str | None) -> int:
         sent[user] += entry["bytes"]
         if refused and entry["outcome"] != "answered":
             what = entry["step"] or entry["how"]
-            print(_printable(f"{entry['when']}  {user}  {entry['outcome']} {what}: {entry['why']}"))
-    span = _printable(f", from {lines[0][0]['when']} to {lines[-1][0]['when']}") if lines else ""
+            print(_one_line(f"{entry['when']}  {user}  {entry['outcome']} {what}: {entry['why']}"))
+    span = _one_line(f", from {lines[0][0]['when']} to {lines[-1][0]['when']}") if lines else ""
     print(f"{file}: {len(lines):,} lines{span}")
     for user in sorted(calls):
         counts = ", ".join(f"{calls[user][outcome]:,} {outcome}" for outcome in OUTCOMES)
-        print(_printable(f"  {user}: {counts}; {sent[user]:,} bytes left the site"))
+        print(_one_line(f"  {user}: {counts}; {sent[user]:,} bytes left the site"))
     if last is not None and last not in (digest for _, digest in lines):
         print(f"problem: no line has the digest {last}: lines were removed from the end, or it is of another log")
         return 1
@@ -37,6 +38,6 @@ def log(file: Path, refused: bool, last: str | None) -> int:
     return 0
 
 
-def _printable(text: str) -> str:
-    """Escape control characters: a log holds text from outside."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+def _one_line(text: str) -> str:
+    """Escape control characters, ends of lines too: a log holds text from outside."""
+    return printable(text).replace("\n", "\\n")

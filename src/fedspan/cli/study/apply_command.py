@@ -16,7 +16,7 @@ from sklearn.base import is_clusterer
 from sklearn.pipeline import Pipeline
 
 from fedspan.anomaly.detector import FedDetector
-from fedspan.cli.console import print_line
+from fedspan.cli.console import print_line, spreadsheet_cells
 from fedspan.cli.study.study_file import read_copy
 from fedspan.cli.study.study_tables import listed
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource, detected
@@ -277,7 +277,7 @@ def _write(results: pd.DataFrame, out: Path, dialect: Dialect) -> None:
         else:
             if "alarm" in results:
                 results = results.assign(alarm=np.where(results["alarm"], "true", "false"))
-            results.to_csv(
+            spreadsheet_cells(results).to_csv(
                 name,
                 index=False,
                 sep=dialect.separator or ",",

@@ -1,4 +1,4 @@
-"""``fedspan describe``: look at a study's data before anything is learned, and leave one page."""
+"""``fedspan describe``: describe a study's data before anything is learned, and write one page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedspan.cli.console import print_line
+from fedspan.cli.console import print_line, printable, spreadsheet_cells
 from fedspan.cli.study.study_file import DescribePlan, read_description
 from fedspan.cli.study.study_tables import SiteTable, read_tables, words_in_words
 from fedspan.engines.local.embedded import LocalFederation
@@ -53,9 +53,9 @@ def describe_study(
         frame = _one_table(fed, plan.settings, by, crosstab, histogram, pairs)
         found = overview(fed, by, **plan.settings) if frame is None else None
     if frame is not None:
-        print(frame.to_string(na_rep="", float_format=_shown))
+        print(printable(frame.to_string(na_rep="", float_format=_shown)))
         if out is not None:
-            frame.to_csv(out)
+            spreadsheet_cells(frame).to_csv(out)
             print_line(f"table: {out}")
     if found is not None:
         _print(found)
@@ -102,7 +102,8 @@ def _shown(value: float) -> str:
 
 def _print(found: Overview) -> None:
     """Print the table of columns, and which sites differ."""
-    print(found.description.to_frame().to_string(na_rep="", float_format=_shown, max_rows=_MOST_LINES))
+    frame = found.description.to_frame()
+    print(printable(frame.to_string(na_rep="", float_format=_shown, max_rows=_MOST_LINES)))
     if found.differences is not None:
         differing = found.differences.differing()
         for site, columns in differing.items():

@@ -1,4 +1,4 @@
-"""``fedspan init``: a commented study file from a look at the data."""
+"""``fedspan init``: write a commented study file for some tables."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from fedspan.clustering.parts.rows_by_centre import (
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Stack, Whole
-from fedspan.sums.plausible_totals import whole
+from fedspan.sums.plausible_totals import sum_of_all, whole
 
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -54,20 +54,22 @@ def local_overlaps(
     The distances are those to the closest centres, summed. `others` (b, k, m, 2) names sets by codebook and centre:
     the codebooks of all `given` sums are counted first, then those of `centres`.
     """
-    b, k, _ = centres.shape
-    shared = np.zeros((b * k, others.shape[2]), dtype=np.int64)
+    b, k, m = others.shape[:3]
+    if (b, k) != centres.shape[:2]:
+        raise InputError(f"sets to compare {others.shape} and centres {centres.shape} do not fit together")
+    shared = np.zeros((b, k * m), dtype=np.int64)
     absent = np.full(len(site), -1, dtype=np.int32)  # this site was not in that sum
     before = [np.asarray(site.state.get(f"summed {book}", absent)) for book in range(given)]
     at = 0
     for X, labels in labelled(site, centres):
         held = np.column_stack([*(summed[at : at + len(X)] for summed in before), labels])
         for book, own in enumerate(labels.T):
-            sets = others[book, own]  # (rows, m, 2)
-            inside = np.take_along_axis(held, sets[..., 0], axis=1) == sets[..., 1]
-            np.add.at(shared, own + book * k, inside)
+            inside = np.take_along_axis(held, others[book, own, :, 0], axis=1) == others[book, own, :, 1]
+            row, place = np.nonzero(inside)
+            shared[book] += np.bincount(own[row] * m + place, minlength=k * m)
         at += len(X)
     site.state["sums counted"] = centres
-    return {**local_counts(site, centres), "shared": shared.reshape(b, k, -1)}
+    return {**local_counts(site, centres), "shared": shared.reshape(b, k, m)}
 
 
 @step("clustering.guarded_means", reveals="sums", fewest=of_centres, fewest_in_sums=False)
@@ -102,7 +104,7 @@ class GuardedSums:
         books, centres = np.divmod(np.arange(b * k, dtype=np.int32), np.int32(k))
         now = np.stack([books + np.int32(self.given), centres], axis=1)
         others = np.concatenate([self.sets, now])[which]
-        first = self.fed.sum(local_overlaps, centres=C, others=others, given=self.given)
+        first = sum_of_all(self.fed, local_overlaps, centres=C, others=others, given=self.given)
         whole(first, counts=(b, k), inertia=(b,), shared=which.shape)
         counts = first["counts"]
         sizes = np.concatenate([self.sizes, counts.ravel()])

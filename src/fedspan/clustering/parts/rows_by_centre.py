@@ -62,7 +62,7 @@ def local_means(site: Site, centres: Stack, wanted: Wanted, weighted: bool = Fal
     """Leaves the site: of each `wanted` centre the number and sum of its rows there, and their squared distances.
 
     With `weighted` a row counts as often as its weight states, and the numbers are sums of weights. With `every` above
-    1 they are about a sample: one row of each stretch of so many.
+    1 they are about a sample: one row of each `every`.
     """
     b, k, d = centres.shape
     weights, at = row_weights(site, weighted), 0

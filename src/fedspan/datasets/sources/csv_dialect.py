@@ -18,7 +18,7 @@ from fedspan.errors import InputError
 DIALECT_KEYS = ("separator", "decimal", "thousands", "encoding", "missing")
 _SEPARATORS = (",", ";", "\t", "|")
 _THOUSANDS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f")
-_LOOK = 2**16  # bytes that are looked at
+_LOOK = 2**16  # bytes at the head of a file, which decide the dialect
 
 
 @dataclass(frozen=True)

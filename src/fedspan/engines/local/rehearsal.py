@@ -145,7 +145,8 @@ def _planned(first: RunRecord, second: RunRecord, *seen: _Seen) -> PlannedRun:
         fixed = {}
         for name in names:
             most = _MOST_VALUES if TRANSFORM in name else 1  # a step's own parameters change as a run goes
-            fixed[name] = _same(*(one.get(key, {}).get(name, set()) for one in values), most=most)
+            some, others = (one.get(key, {}).get(name, set()) for one in values)
+            fixed[name] = _same(some, others, most)
         steps.append(PlannedStep(step, calls, how, transforms, fixed))
     settings = ", ".join(f"{name}={value}" for name, value in _settings(first).items())
     privacy = "" if first.privacy is None else first.privacy.sentence().partition("; ")[0].replace(", simulated", "")

@@ -8,13 +8,14 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from fedspan.federation.message_sizes import SameSize
 from fedspan.federation.outcomes import Failure
 from fedspan.federation.policy import Policy
 from fedspan.federation.site.noise_query import message_digest, query_digest
 from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.steps import Step
 from fedspan.federation.site.transforms import Transform
-from fedspan.wire import Message, encode
+from fedspan.wire import Message, encode, encoded_size
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ class Call:
         for message in (self.payload, *(self.apart[site] for site in sorted(self.apart))):
             digest.update(encode({key: message[key] for key in sorted(message)}))
         return digest.hexdigest()
+
+    @cached_property
+    def bytes_down(self) -> Mapping[str, int]:
+        """The bytes of the message to each site."""
+        transforms = sum(transform.size for transform in self.transforms)
+        if not self.apart:
+            return SameSize(self.to, encoded_size(self.payload) + transforms)
+        return {site: encoded_size(self.payload_of(site)) + transforms for site in self.to}
 
     def query(self, site: str) -> bytes:
         """Return what identifies this call as one site receives it, whichever other sites receive it."""

@@ -7,7 +7,7 @@ checked as if none had been added up. The sites of the total are alike, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fedspan.errors import FedspanError
@@ -22,18 +22,38 @@ from fedspan.wire import Message, encoded_size
 
 Check = Callable[[Mapping[str, Message]], Mapping[str, Failure]]
 
-#: Sites of the first group, and bytes of the replies of a later one.
-_FIRST, _GROUP_BYTES = 128, 2**25
+#: The largest number of replies that are added up at a time, a power of 2, and their bytes.
+_AT_ONCE, _GROUP_BYTES = 128, 2**22
+#: Sites that answer before replies are added up, even large ones: they may run side by side.
+_TOGETHER = 16
 
 
-def added(call: Call, how: str, replies: Sequence[Message]) -> Message:
-    """Return the sum of replies in their order, or what the step's ``merge`` makes of them."""
+def at_once(first: Message) -> int:
+    """Return the number of replies like the first one that are added up at a time: a power of 2."""
+    fit = _GROUP_BYTES // encoded_size(first)
+    return min(_AT_ONCE, 1 << (max(1, fit).bit_length() - 1))
+
+
+def added(
+    call: Call, how: str, replies: Sequence[Message], before: Message | None = None, size: int | None = None
+) -> Message:
+    """Return the sum of replies in their order, or what the step's ``merge`` makes of them, added to a total `before`.
+
+    How many are combined at a time decides the last bits: it depends on the first reply alone. So the total is the same
+    whether all replies are there, or are added as they come. A total `before` is of a multiple of that `size`.
+    """
     merge = call.step.merge if how == "merge" else None
-    return total(replies, call.step.id) if merge is None else merge(replies)
+    size = size or (at_once(replies[0]) if replies else 1)
+    for start in range(0, max(1, len(replies)), size):
+        group = replies[start : start + size]
+        group = group if before is None else [before, *group]
+        before = total(group, call.step.id) if merge is None else merge(group)
+    assert before is not None
+    return before
 
 
 class RunningTotal:
-    """Adds the replies to one call up, group by group."""
+    """Adds the replies to one call up, group by group, while sites of this process answer one after the other."""
 
     def __init__(self, call: Call, how: str, policy: Policy, check: Check | None) -> None:
         self._call, self._how, self._policy, self._check = call, how, policy, check
@@ -41,17 +61,35 @@ class RunningTotal:
         self._value: Message = {}
         self._sites: list[str] = []
         self._changes: dict[str, Changes] = {}
+        self._size = 1  # replies that are added up at a time
         self._open = True
 
-    def groups(self) -> Iterator[tuple[str, ...]]:
-        """Yield the sites in groups: after the first one, as many as a limit of bytes allows."""
-        to, at, size = self._call.to, 0, _FIRST
-        while at < len(to):
-            yield to[at : at + size]
-            at += size
-            size = max(_FIRST, _GROUP_BYTES // encoded_size(self._first)) if self._sites else len(to)
+    def collect(self, deliver: Callable[[tuple[str, ...]], dict[str, Outcome]]) -> dict[str, Outcome]:
+        """Let `deliver` make the call at one group of sites after the other, and add their replies up.
 
-    def add(self, group: tuple[str, ...], outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+        The first reply shows how many take little memory. Return deliveries whose reply stands for all, and the
+        outcomes that stay.
+        """
+        to = self._call.to
+        outcomes = deliver(to[:_TOGETHER])
+        first = outcomes[to[0]]
+        if not isinstance(first, Delivery) or type(first.reply) is not dict:  # all replies stay
+            return outcomes | deliver(to[_TOGETHER:]) if len(to) > _TOGETHER else outcomes
+        self._size = at_once(first.reply)
+        group = to[: max(_TOGETHER, self._size)]
+        if len(group) > _TOGETHER:
+            outcomes |= deliver(group[_TOGETHER:])
+        sent, at = self._add(group, outcomes), len(group)
+        fit = len(to)
+        if self._sites:  # of small replies more than are added up at a time
+            fit = max(_TOGETHER, _GROUP_BYTES // (self._size * encoded_size(self._first)) * self._size)
+        while at < len(to):
+            group = to[at : at + fit]
+            sent |= self._add(group, deliver(group))
+            at += len(group)
+        return sent
+
+    def _add(self, group: tuple[str, ...], outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
         """Add a group's replies; return deliveries whose reply stands for all, or the outcomes where they stay."""
         found = all_alike(replace(self._call, to=group), outcomes, self._policy) if self._open else None
         self._open = found is not None and self._added(found)
@@ -76,7 +114,7 @@ class RunningTotal:
         if self._check is not None and self._check({"": first, **found.replies}):
             return False
         try:
-            self._value = added(self._call, self._how, [self._value, *replies] if self._sites else replies)
+            self._value = added(self._call, self._how, replies, self._value if self._sites else None, self._size)
         except FedspanError:  # the total of all replies states it
             return False
         self._first = first
@@ -105,4 +143,4 @@ class RunningTotal:
         rest = [reply for site, reply in replies.items() if site not in before]
         if not before or self._sites[0] not in replies:
             return added(self._call, self._how, rest)
-        return added(self._call, self._how, [self._value, *rest]) if rest else self._value
+        return added(self._call, self._how, rest, self._value, self._size) if rest else self._value

@@ -47,6 +47,17 @@ class RowStream(ABC):
         raise NotImplementedError
 
 
+class HeldRows:
+    """A few numbers for each row of a table in memory, such as scores."""
+
+    def __init__(self, rows: NDArray[Any]) -> None:
+        self._rows = rows
+
+    def rows(self, start: int, count: int) -> NDArray[Any]:
+        """Return `count` rows from `start` on."""
+        return self._rows[start : start + count]
+
+
 class SpooledRows:
     """A few numbers for each row of a stream, such as scores, in a temporary file that has no name.
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.failing_rows import hiding_failures
 from fedspan.federation.site.noise_query import SiteLedger
-from fedspan.federation.site.row_stream import RowStream, SpooledRows
+from fedspan.federation.site.row_stream import HeldRows, RowStream, SpooledRows
 from fedspan.federation.site.site_data import (
     Array,
     Diagonal,
+    FewNumbers,
     SiteData,
     check_dense,
     copies_on_write,
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 #: What a transform makes of all rows of a streamed table is kept up to this size, read in blocks of this many rows.
 _KEPT_BYTES, _STREAMED_ROWS = 2**28, 2**14
-#: A transform that makes at most as many columns of twice as many, or more, is applied to streamed rows once.
+#: A transform that makes at most as many columns of twice as many, or more, is applied once.
 _FEW_COLUMNS = 4
 #: Deviation of a share of the noise, in steps of a secure sum's resolution, from which rounding each part leaves the
 #: distribution of their sum unchanged for all purposes.
@@ -41,8 +42,7 @@ _LEAST_STEPS = 1024
 _SPARSE_BLOCK = 2**22
 
 
-@dataclass(frozen=True)
-class RowBatch:
+class RowBatch(NamedTuple):
     """Some consecutive rows of a site: ``X`` and, where the site has them, ``y``, ``task`` and ``sample_weight``."""
 
     X: Array
@@ -132,6 +132,9 @@ class Site:
         transform = data.transform
         if transform is None:
             return data.X
+        if data.kept is not None:
+            few, shows = data.kept
+            return self.cached("", lambda: read_only(shows(few.rows(0, len(self))), data.name, "X"))
         if data.sparse is not None:
             return self.cached("", self._dense_rows)
         if data.stream is not None:
@@ -215,9 +218,13 @@ class Site:
             return
         # A frame is in memory anyway, so that it is transformed once. Arrays are transformed block by block.
         transform = None if data.transform_takes_frame else data.transform
+        # A step that has looked at the number of columns may find that there are few.
+        few = self._few_numbers(transform) if transform is not None and "no rows" in data.computed else None
         for start in range(0, len(self), rows):
             part = slice(start, start + rows)
-            if transform is None:
+            if few is not None:
+                X = few.rows(start, rows)
+            elif transform is None:
                 X = self.X[part] if data.sparse is None else data.rows(part)
             else:
                 X = transform(data.rows(part))
@@ -256,10 +263,10 @@ class Site:
         assert data.stream is not None
         columns = (data.y, data.task, data.sample_weight)
         kept = data.computed.get("") if data.transform is not None else None
-        spooled = self._spooled_rows(data.transform) if kept is None and data.transform is not None else None
+        few = self._few_numbers(data.transform) if kept is None and data.transform is not None else None
         blocks: Iterator[Array]
-        if spooled is not None:
-            blocks = (spooled.rows(i, rows) for i in range(0, len(self), rows))
+        if few is not None:
+            blocks = (few.rows(i, rows) for i in range(0, len(self), rows))
         elif kept is not None:
             blocks = (kept[i : i + rows] for i in range(0, len(kept), rows))
         else:
@@ -272,29 +279,46 @@ class Site:
             yield RowBatch(X, *(None if column is None else column[part] for column in columns))
         self._same_number(at)
 
-    def _spooled_rows(self, transform: Callable[[Any], Array]) -> SpooledRows | None:
-        """Return what a transform makes of all rows of a streamed table, if it makes few numbers of many.
+    def _few_numbers(self, transform: Callable[[Any], Array]) -> FewNumbers | None:
+        """Return what a transform makes of all rows, if it makes few numbers of many: a streamed table's in a file.
 
-        Such numbers, scores say, take longer to make than to read again.
+        Such numbers, scores say, take longer to make than to read again. What is made of them begins with them.
         """
-        stream, few = self._data.stream, self.no_rows()
+        data, few = self._data, self.no_rows()
         if (
             few.ndim != 2
             or few.dtype.kind != "f"
             or not 0 < few.shape[1] <= min(_FEW_COLUMNS, self._data.shape[1] // 2)
         ):
             return None
+        shows = transform if data.kept is None else data.kept[1]
 
-        def make() -> SpooledRows:
-            assert stream is not None
-            spooled, at = SpooledRows(few.dtype, few.shape[1]), 0
-            for block in stream.batches(_STREAMED_ROWS):
-                spooled.append(transform(block))
+        def blocks() -> Iterator[Array]:
+            places = range(0, len(self), _STREAMED_ROWS)
+            if data.kept is not None:
+                yield from (data.kept[0].rows(start, _STREAMED_ROWS) for start in places)
+            elif data.stream is not None:
+                yield from data.stream.batches(_STREAMED_ROWS)
+            else:
+                yield from (data.rows(slice(start, start + _STREAMED_ROWS)) for start in places)
+
+        def make() -> FewNumbers:
+            spooled, held, at = SpooledRows(few.dtype, few.shape[1]) if data.stream else None, [few], 0
+            for block in blocks():
+                made = shows(block)
+                held.append(made) if spooled is None else spooled.append(made)
                 at += len(block)
             self._same_number(at)
-            return spooled
+            return spooled or HeldRows(read_only(np.concatenate(held), data.name, "X"))
 
         return self.cached("few columns", make)
+
+    def _few_made(self) -> FewNumbers | None:
+        """Return the few numbers for each row that this view has made already, if it has."""
+        few, rows = (self._data.computed.get(key) for key in ("few columns", ""))
+        if few is None and rows is not None and rows.ndim == 2 and rows.shape[1] <= _FEW_COLUMNS:
+            return HeldRows(rows)
+        return cast(FewNumbers | None, few)
 
     def _same_number(self, found: int) -> None:
         stream = self._data.stream
@@ -463,12 +487,19 @@ class Site:
         if not takes_frame and self._data.stream is None and self._data.sparse is None:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
+        if data.ledger is not None and data.ledger.strict:
+            transform = hiding_failures(transform)
         data.transform = _after(inner, transform)
         first, rest = data.parts
         elementwise = elementwise and rest is None
         data.parts = (_after(first, transform), None) if elementwise else (first, _after(rest, transform))
         data.transform_takes_frame = takes_frame
         data.diagonal = _composed(data.diagonal, diagonal)
+        few = None if self._data.rewritable else self._few_made()
+        if few is not None:
+            data.kept = (few, transform)
+        elif self._data.kept is not None:
+            data.kept = (self._data.kept[0], _after(self._data.kept[1], transform))
         return _site(data, None)
 
     def in_order(self, names: tuple[str, ...]) -> Site:

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation.site.noise_query import SiteLedger
-from fedspan.federation.site.row_stream import RowStream
+from fedspan.federation.site.row_stream import HeldRows, RowStream, SpooledRows
 from fedspan.wire import is_plain_text
 
 Array = NDArray[Any]
 Diagonal = tuple[Array | None, Array | None]
+FewNumbers = SpooledRows | HeldRows
 
 _DIGEST_ROWS = 4096
 _INVENTED_ROWS = 2**16
@@ -78,6 +79,8 @@ class SiteData:
         self.transform_takes_frame = False
         #: The transforms up to the first that is not elementwise, and all from that one on; together, `transform`.
         self.parts: tuple[Callable[[Any], Array] | None, Callable[[Any], Array] | None] = (None, None)
+        #: What an earlier view keeps of the rows, a few numbers for each, and what shows these rows as this view does.
+        self.kept: tuple[FewNumbers, Callable[[Any], Array]] | None = None
         self.chosen_rows = False  # whether these are some of the site's rows, which a request has chosen
         self.hidden: tuple[str, ...] = ()  # columns that noise on the rows does not cover
         self._computed: tuple[bytes, dict[str, Any]] = (b"", {})
@@ -147,6 +150,11 @@ class SiteData:
                     digest.update(f"{values.dtype} {values.shape};".encode() + raw_bytes(values))
             self._digest[:] = [digest.digest()]
         return self._digest[0]
+
+    @property
+    def rewritable(self) -> bool:
+        """Whether the data are a file that others may write to."""
+        return self._rewritable
 
     def replaced(self, X: Array) -> SiteData:
         """Return these data with other rows in place of everything: frame, transform, target and task included."""
@@ -220,7 +228,7 @@ class SiteData:
     def seen(self) -> SiteData:
         """Return these data for another view of them, which computes for itself."""
         data = copy.copy(self)
-        data._computed = (b"", {})
+        data._computed, data.kept = (b"", {}), None
         return data
 
     def _own(self, values: Any, what: str) -> Array:

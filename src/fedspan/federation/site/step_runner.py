@@ -51,9 +51,13 @@ class StepRunner:
         # Simulated noise depends on the run's seed.
         private = any(transform.private for transform in call.transforms)
         key = b"".join(digests) + (repr(call.seed).encode() if private else b"")
-        if self._seen_through[0] != key:
-            site, ledger = self.site, own.ledger if private else None
-            for number, transform in enumerate(call.transforms):
+        before, seen = self._seen_through
+        if before != key:
+            # Transforms after those of the last call begin with what that view keeps of the rows.
+            more = before and not private and key.startswith(before)
+            first, site = (len(before) // len(digests[0]), seen) if more else (0, self.site)
+            ledger = own.ledger if private else None
+            for number, transform in enumerate(call.transforms[first:], first):
                 site = transform.applied_to(site, ledger, call.run, digests[:number])
             self._seen_through = (key, site)
         return self._seen_through[1]

@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from fedspan.errors import InputError, MessageError, UnknownStepError
 from fedspan.federation.site.parameters import PLAIN, Check
@@ -62,14 +74,21 @@ def parameters_of(function: Callable[..., Any], skip: int = 1) -> Parameters:
         hints = {}
     signature = inspect.signature(function)
     named = list(signature.parameters.values())[skip:]
-    # A step with **payload runs another one, which checks that payload.
-    any_name = any(one.kind is one.VAR_KEYWORD for one in named)
-    named = [one for one in named if one.kind is not one.VAR_KEYWORD]
+    required = {one.name for one in named if one.default is one.empty}
     checks = {one.name: _check_of(hints.get(one.name)) for one in named}
+    any_name = False
+    for rest in [one.name for one in named if one.kind is one.VAR_KEYWORD]:
+        del checks[rest]
+        required.remove(rest)
+        if get_origin(hints.get(rest)) is Unpack:  # a TypedDict of parameters that several steps share
+            shared = get_type_hints(get_args(hints[rest])[0], include_extras=True)
+            checks |= {name: _check_of(hint) for name, hint in shared.items()}
+            required |= shared.keys()
+        else:  # such a step runs another one, which checks the payload
+            any_name = True
     declared = {name: check for name, check in checks.items() if check is not None}
-    required = frozenset(one.name for one in named if one.default is one.empty)
     return Parameters(
-        declared, len(declared) == len(named), signature, required, None if any_name else frozenset(checks)
+        declared, len(declared) == len(checks), signature, frozenset(required), None if any_name else frozenset(checks)
     )
 
 

@@ -222,7 +222,7 @@ def fitted(T: NDArray[np.float64], y: Matrix, intercept: bool, ridge: float = 0.
     return b, level - np.einsum("kr,kr->k", centre, b) if intercept else level
 
 
-# The smallest numbers of rows that one number of a reply summarises (``@step(fewest=...)``). They look at all tasks of
+# The smallest numbers of rows that one number of a reply summarises (``@step(fewest=...)``). They consider all tasks of
 # the site, not only at the requested ones: a refusal must not reveal which tasks the site has.
 
 

@@ -7,11 +7,13 @@ The gradient of t-SNE at point i (van der Maaten and Hinton 2008), times n / 4, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 from fedspan.linalg.array_backend import namespace
 from fedspan.linalg.layout.map_graph import MapGraph
@@ -21,6 +23,7 @@ Matrix = NDArray[np.float64]
 
 #: A gain grows by this much where a point keeps its direction, and shrinks by this factor where it turns.
 _RAISE, _CUT, _LEAST_GAIN = 0.2, 0.8, 0.01
+_PART_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -37,28 +40,41 @@ class Pulls:
 
 def pulls(Y: Matrix, graph: MapGraph, centres: Matrix) -> Pulls:
     """Return the attraction of positions Y (n, 2) by the centres' positions (L, 2) and by tied rows."""
-    D = Y[:, None] - centres[graph.near]
-    far = 1.0 + np.vecdot(D, D)
-    weights = graph.pull / far
-    force = np.einsum("nk,nkq->nq", weights, D)
-    stretch = 2.0 * float(np.vdot(graph.pull, np.log(far)))
+    force, stretch = np.zeros(Y.shape), 0.0
+    for part, dx, dy, far in _apart(Y, graph.near, centres):
+        pull = graph.pull[part]
+        weights = pull / far
+        force[part, 0], force[part, 1] = np.vecdot(weights, dx), np.vecdot(weights, dy)
+        stretch += 2.0 * float(np.vdot(pull, np.log(far, out=far)))
     if len(graph.tie):
-        D = Y[graph.ends] - Y[graph.others]
-        far = 1.0 + np.vecdot(D, D)
-        tied = (graph.tie / far)[:, None] * D
-        for axis in (0, 1):
-            force[:, axis] += np.bincount(graph.ends, tied[:, axis], minlength=len(Y))
-        stretch += float(np.vdot(graph.tie, np.log(far)))
+        (x, y), ends, others = np.ascontiguousarray(Y.T), graph.ends, graph.others
+        dx, dy = x[ends] - x[others], y[ends] - y[others]
+        far = 1.0 + dx * dx + dy * dy
+        ties = graph.tie / far
+        for axis, D in enumerate((dx, dy)):
+            force[:, axis] += np.bincount(ends, ties * D, minlength=len(Y))
+        stretch += float(np.vdot(graph.tie, np.log(far, out=far)))
     return Pulls(force, stretch)
 
 
 def centre_sums(Y: Matrix, graph: MapGraph, centres: Matrix) -> Matrix:
     """Return for each centre the sums (L, 3) of ``w y`` and ``w = p q`` over rows: their mean is its new position."""
-    D = Y[:, None] - centres[graph.near]
-    weights = graph.pull / (1.0 + np.vecdot(D, D))
-    near = graph.near.ravel()
-    columns = [weights * Y[:, :1], weights * Y[:, 1:], weights]
-    return np.stack([np.bincount(near, column.ravel(), minlength=len(centres)) for column in columns], axis=1)
+    n, k = graph.near.shape
+    weights = np.empty((n, k))
+    for part, _, _, far in _apart(Y, graph.near, centres):
+        np.divide(graph.pull[part], far, out=weights[part])
+    ends = np.arange(0, n * k + 1, k)
+    tied = csc_array((weights.ravel(), graph.near.ravel(), ends), shape=(len(centres), n))
+    return np.asarray(tied @ np.column_stack([Y, np.ones(n)]))
+
+
+def _apart(Y: Matrix, near: Array, centres: Matrix) -> Iterator[tuple[slice, Matrix, Matrix, Matrix]]:
+    """Yield parts of the rows, which fit a cache, with both coordinates of y - c (., k) and ``1 + d^2``."""
+    (x, y), (cx, cy) = np.ascontiguousarray(Y.T), np.ascontiguousarray(centres.T)
+    for start in range(0, len(Y), _PART_ROWS):
+        part = slice(start, start + _PART_ROWS)
+        dx, dy = x[part, None] - cx[near[part]], y[part, None] - cy[near[part]]
+        yield part, dx, dy, 1.0 + dx * dx + dy * dy
 
 
 @dataclass(frozen=True)

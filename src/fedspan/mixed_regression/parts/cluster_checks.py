@@ -149,7 +149,7 @@ def _too_few(
     def spread(cluster: int) -> float:
         try:
             return spread_over_noise(federation.subset(who.sites_of(cluster)), start=models[cluster], robust=robust)
-        except QuorumError:  # its sites do not reply just now
+        except QuorumError:  # its sites have not replied in this round
             return 0.0
 
     noisy = _noisy_cluster(who)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from fedspan.sums.moments import refuse_bad_values
 Array = NDArray[Any]
 
 
+@dataclass(eq=False, repr=False)
 class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     """Adjust features for the location and scale of their site (ComBat), and keep the effects of covariates.
 
@@ -74,26 +76,15 @@ class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     [2.9, 0.0]
     """
 
-    def __init__(
-        self,
-        *,
-        covariates: Sequence[int | str] | None = None,
-        controls: int | str | None = None,
-        empirical_bayes: bool = True,
-        parametric: bool = True,
-        mean_only: bool = False,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.covariates = covariates
-        self.controls = controls
-        self.empirical_bayes = empirical_bayes
-        self.parametric = parametric
-        self.mean_only = mean_only
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    covariates: Sequence[int | str] | None = None
+    controls: int | str | None = None
+    empirical_bayes: bool = True
+    parametric: bool = True
+    mean_only: bool = False
+    tol: float = 1e-4
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the location and scale of each site of a table (and ``sites``), or of a federation."""

@@ -1,4 +1,4 @@
-"""A first look at a table: description, histograms, correlations, and which site differs, in one run."""
+"""An overview of a table: description, histograms, correlations, and which site differs, in one run."""
 
 from __future__ import annotations
 

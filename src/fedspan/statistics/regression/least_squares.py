@@ -11,14 +11,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, Total, step
-from fedspan.federation.site.parameters import Flags, Labels, Matrix, Vector
-from fedspan.statistics.regression.parts.design_rows import NO_COLUMN, Column, Design, column_sums, design_rows
+from fedspan.federation.site.parameters import Labels, Matrix, Vector
+from fedspan.statistics.regression.parts.design_rows import (
+    NO_COLUMN,
+    Design,
+    DesignForm,
+    column_sums,
+    design_rows,
+)
 from fedspan.statistics.regression.parts.glm_sums import local_products, local_squared_scores, residuals
 from fedspan.statistics.regression.parts.newton import inverse
 from fedspan.statistics.regression.parts.random_intercept import SiteSums, random_intercept
@@ -32,23 +38,16 @@ def local_site_products(
     names: Labels,
     coef: Vector,
     level: float,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: what ``regression.products`` does, and in its own row of a table of all `names` its sums."""
-    found = np.zeros((len(names), len(factor) + 2))
+    found = np.zeros((len(names), len(form["factor"]) + 2))
     own = names == site.name
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         w = rows.weights
         r = residuals(rows, coef, level, site.name)
         found[own] += np.concatenate([[w.sum()], w @ rows.Z, [w @ r]])
-    form = (intercept, offset, effects, drop, centre, factor, kept)
-    return {**local_products(site, coef, level, *form), "by_site": found}
+    return {**local_products(site, coef, level, **form), "by_site": found}
 
 
 @dataclass(frozen=True)

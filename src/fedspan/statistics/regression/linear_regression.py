@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from fedspan.statistics.regression.parts.regression_model import FedRegression
 Array = NDArray[Any]
 
 
+@dataclass(eq=False, repr=False)
 class FedLinearRegression(RegressorMixin, FedRegression):
     """Linear regression on rows that stay at their sites, with standard errors, tests and intervals.
 
@@ -94,36 +96,8 @@ class FedLinearRegression(RegressorMixin, FedRegression):
     _effects = ("fixed", "random")
     _covariances = COVARIANCES
 
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
-        offset: int | str | None = None,
-        categorical: Sequence[int | str] | None = None,
-        categories: dict[str, Sequence[str]] | None = None,
-        site_effect: str | None = None,
-        cov_type: str = "nonrobust",
-        confidence: float = 0.95,
-        missing: str = "refuse",
-        privacy: GaussianMoments | None = None,
-        residuals: bool = False,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.offset = offset
-        self.categorical = categorical
-        self.categories = categories
-        self.site_effect = site_effect
-        self.cov_type = cov_type
-        self.confidence = confidence
-        self.missing = missing
-        self.privacy = privacy
-        self.residuals = residuals
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    privacy: GaussianMoments | None = None
 
     def predict(self, X: Any, *, site: Any = None) -> Any:
         """Return predictions for rows; `site` is the site of all rows or of each, for models with effects of sites.

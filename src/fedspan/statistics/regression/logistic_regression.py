@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ Array = NDArray[Any]
 Numbers = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedLogisticRegression(ClassifierMixin, FedRegression):
     """Logistic regression on rows that stay at their sites, with standard errors, tests and intervals.
 
@@ -92,38 +94,9 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     (array([[0.361]]), array([2.002, 0.517]))
     """
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any] | None = None,
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
-        offset: int | str | None = None,
-        categorical: Sequence[int | str] | None = None,
-        categories: dict[str, Sequence[str]] | None = None,
-        site_effect: str | None = None,
-        cov_type: str = "nonrobust",
-        confidence: float = 0.95,
-        missing: str = "refuse",
-        max_rounds: int = 25,
-        residuals: bool = False,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.offset = offset
-        self.categorical = categorical
-        self.categories = categories
-        self.site_effect = site_effect
-        self.cov_type = cov_type
-        self.confidence = confidence
-        self.missing = missing
-        self.max_rounds = max_rounds
-        self.residuals = residuals
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    classes: Sequence[Any] | None = None
+    max_rounds: int = 25
 
     def decision_function(self, X: Any, *, site: Any = None) -> Numbers:
         """Return the logits of the second class (n,), or with more than two classes the predictors of all (n, k)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedspan.statistics.regression.parts.regression_model import FedRegression
 Array = NDArray[Any]
 
 
+@dataclass(eq=False, repr=False)
 class FedPoissonRegression(RegressorMixin, FedRegression):
     """Poisson regression on rows that stay at their sites, with standard errors, tests and intervals.
 
@@ -79,36 +81,8 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     (array([0.715]), array([0.717, 0.291]))
     """
 
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
-        offset: int | str | None = None,
-        categorical: Sequence[int | str] | None = None,
-        categories: dict[str, Sequence[str]] | None = None,
-        site_effect: str | None = None,
-        cov_type: str = "nonrobust",
-        confidence: float = 0.95,
-        missing: str = "refuse",
-        max_rounds: int = 25,
-        residuals: bool = False,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.offset = offset
-        self.categorical = categorical
-        self.categories = categories
-        self.site_effect = site_effect
-        self.cov_type = cov_type
-        self.confidence = confidence
-        self.missing = missing
-        self.max_rounds = max_rounds
-        self.residuals = residuals
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    max_rounds: int = 25
 
     def predict(self, X: Any, *, site: Any = None) -> Any:
         """Return the mean count of each row; `site` is the site of all rows or of each.

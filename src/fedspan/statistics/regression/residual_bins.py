@@ -7,15 +7,21 @@ right, residuals have mean 0 and deviation 1 along the whole linear predictor.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fedspan.errors import MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Flags, Labels, Matrix, Positive, Vector
+from fedspan.federation.site.parameters import Flags, Positive, Vector
 from fedspan.statistics.describe.parts.suppression import hidden_cells, list_sums, shown
-from fedspan.statistics.regression.parts.design_rows import Column, Design, Rows, design_rows, with_site_effects
+from fedspan.statistics.regression.parts.design_rows import (
+    Design,
+    DesignForm,
+    Rows,
+    design_rows,
+    with_site_effects,
+)
 from fedspan.statistics.regression.parts.families import FAMILIES
 from fedspan.statistics.regression.parts.glm_sums import Classes, SquaredName, residuals, targets
 from fedspan.sums.plausible_totals import whole
@@ -65,17 +71,11 @@ def _fewest_in_bins(site: Site, **payload: Any) -> int:
 def local_predictor_sums(
     site: Site,
     coef: Vector,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: n, and the sums of its rows' linear predictors and of their squares."""
     n, total, squares = 0, 0.0, 0.0
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         eta = rows.Z @ coef + rows.offset
         n, total, squares = n + len(eta), total + float(eta.sum()), squares + float(eta @ eta)
     return {"n": n, "sum": total, "squares": squares}
@@ -97,19 +97,13 @@ def local_residual_bins(
     scale: Positive,
     edges: Vector,
     places: Vector,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: the number of residuals between edges; by bin of the predictor rows, and sums of both."""
     counts = np.zeros(len(edges) + 1, dtype=np.int64)
     rows_of = np.zeros(len(places) + 1, dtype=np.int64)
     sums = np.zeros((2, len(places) + 1))
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         eta, left = _pearson(rows, family, classes, coef, scale, site.name)
         counts += np.bincount(np.searchsorted(edges, left, side="right"), minlength=len(counts))
         at = np.searchsorted(places, eta, side="right")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from fedspan.statistics.survival.survival_model import FedSurvival
 Numbers = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedCoxRegression(TreatmentCoding, FedSurvival):
     """Cox regression on rows that stay at their sites, with standard errors, tests and intervals.
 
@@ -88,32 +90,18 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     array([0.069])
     """
 
-    def __init__(
-        self,
-        *,
-        ties: str = "efron",
-        times: Sequence[float] | None = None,
-        strata: str | None = None,
-        categorical: Sequence[int | str] | None = None,
-        categories: dict[str, Sequence[str]] | None = None,
-        ridge: float = 0.0,
-        confidence: float = 0.95,
-        missing: str = "refuse",
-        max_rounds: int = 25,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.ties = ties
-        self.times = times
-        self.strata = strata
-        self.categorical = categorical
-        self.categories = categories
-        self.ridge = ridge
-        self.confidence = confidence
-        self.missing = missing
-        self.max_rounds = max_rounds
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    ties: str = "efron"
+    times: Sequence[float] | None = None
+    strata: str | None = None
+    categorical: Sequence[int | str] | None = None
+    categories: dict[str, Sequence[str]] | None = None
+    ridge: float = 0.0
+    confidence: float = 0.95
+    missing: str = "refuse"
+    max_rounds: int = 25
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit to a table with times and events (and ``sites``), or to a federation that has them."""
@@ -142,7 +130,7 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
         """Return the hazard of rows relative to a row at the means of the columns."""
         check_is_fitted(self)
         rows = self._coded_rows(X)
-        return np.exp((rows - self.mean_) @ self.coef_)
+        return np.asarray(np.exp((rows - self.mean_) @ self.coef_))
 
     def predict_survival(self, X: Any, times: Any = None) -> Numbers:
         """Return the survival of rows at times (n, t); default: the grid."""

@@ -12,15 +12,15 @@ which a site can add up if it knows c. So q^2 numbers are enough, and a grid poi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.federation.site.parameters import Flags, Labels, Matrix, OneOf, Vector
-from fedspan.statistics.regression.parts.design_rows import Column, design_rows, with_site_effects
+from fedspan.federation.site.parameters import Matrix, OneOf, Vector
+from fedspan.statistics.regression.parts.design_rows import DesignForm, design_rows, with_site_effects
 from fedspan.statistics.regression.parts.newton import Evaluation
 from fedspan.statistics.survival.event_counts import Grid, last_at_risk, times_and_events, usable
 
@@ -86,19 +86,13 @@ def evaluated(cells: Cells, ties: str, b: Vector, products: Matrix, sites: tuple
 def local_cox_setup(
     site: Site,
     grid: Grid,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: n, sums of products of columns; by grid point, leaving weights, and events and their weights."""
-    m, k = len(grid), len(factor)
+    m, k = len(grid), len(form["factor"])
     found: dict[str, Any] = {"n": 0, "bad": 0, "gram": np.zeros((k, k)), "leaving": np.zeros(m)}
     found |= {"count": np.zeros(m), "weight": np.zeros(m)}
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         times, events = times_and_events(rows.y, site.name)
         at, happens = last_at_risk(times, events, grid)
         seen = at >= 0
@@ -137,13 +131,7 @@ def local_cox_sums(
     grid: Grid,
     at_risk: Vector,
     at_event: Vector,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: by grid point, sums of w and w z over rows that leave and that have events; a sum of w z z'.
 
@@ -154,7 +142,7 @@ def local_cox_sums(
         raise InputError("at_risk and at_event must have one number for each time of the grid")
     found: dict[str, Any] = {"events": np.zeros(k), "products": np.zeros((k, k))}
     found |= {"S0": np.zeros(m), "S1": np.zeros((m, k)), "E0": np.zeros(m), "E1": np.zeros((m, k))}
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         at, happens = last_at_risk(*times_and_events(rows.y, site.name), grid)
         _add(found, rows.Z, rows.weights, at, happens, coef)
         w = _hazards(rows.Z, rows.weights, coef)
@@ -169,17 +157,11 @@ def local_stratified_sums(
     site: Site,
     coef: Vector,
     ties: Ties,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: the log partial likelihood of its rows among themselves, its gradient and information."""
     k = len(coef)
-    parts = list(design_rows(site, intercept, offset, effects, drop, centre, factor, kept))
+    parts = list(design_rows(site, **form))
     if not parts:  # a site without rows
         return {"loglik": 0.0, "gradient": np.zeros(k), "information": np.zeros((k, k)), "deaths": 0}
     Z, weights = np.concatenate([part.Z for part in parts]), np.concatenate([part.weights for part in parts])
@@ -207,17 +189,11 @@ def local_event_moments(
     site: Site,
     grid: Grid,
     weights: Matrix,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: for each row of `weights` (t, m), the sum of z over all events, weighted by their grid point."""
-    found = np.zeros((len(weights), len(factor)))
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    found = np.zeros((len(weights), len(form["factor"])))
+    for rows in design_rows(site, **form):
         at, happens = last_at_risk(*times_and_events(rows.y, site.name), grid)
         found += weights[:, at[happens]] @ rows.Z[happens]
     return {"moments": found}

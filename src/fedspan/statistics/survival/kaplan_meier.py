@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from fedspan.statistics.survival.survival_model import FedSurvival
 Numbers = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedKaplanMeier(FedSurvival):
     """Kaplan-Meier survival curves, also by group, with confidence bands, by counts on a grid of times.
 
@@ -75,27 +77,14 @@ class FedKaplanMeier(FedSurvival):
     """
 
     takes_text = True
-    survival_function_: Numbers
-    confidence_interval_: Numbers
-    at_risk_: NDArray[np.int64]
-    events_: NDArray[np.int64]
 
-    def __init__(
-        self,
-        *,
-        times: Sequence[float] | None = None,
-        by: int | str | None = None,
-        groups: Sequence[Any] | None = None,
-        confidence: float = 0.95,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.times = times
-        self.by = by
-        self.groups = groups
-        self.confidence = confidence
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    times: Sequence[float] | None = None
+    by: int | str | None = None
+    groups: Sequence[Any] | None = None
+    confidence: float = 0.95
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Count rows at risk and events of a table (and ``sites``), or of a federation with targets."""
@@ -141,8 +130,9 @@ class FedKaplanMeier(FedSurvival):
         medians = np.array([_median(found.grid, curve) for curve in survival])
         self.times_, self.groups_ = found.grid, found.groups
         many = self.by is not None
-        self.survival_function_, self.confidence_interval_ = (survival, bands) if many else (survival[0], bands[0])
-        self.at_risk_, self.events_ = (found.at_risk, found.events) if many else (found.at_risk[0], found.events[0])
+        which: Any = ... if many else 0
+        self.survival_function_, self.confidence_interval_ = survival[which], bands[which]
+        self.at_risk_, self.events_ = found.at_risk[which], found.events[which]
         self.median_survival_time_ = medians if many else float(medians[0])
         self.n_obs_ = found.rows if many else int(found.rows[0])
         test = compared(found) if np.count_nonzero(found.rows) > 1 else None

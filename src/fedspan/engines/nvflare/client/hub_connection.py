@@ -26,7 +26,7 @@ from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.remote.coordinator.signed_requests import Lost
 from fedspan.errors import FedspanError
 
-#: Seconds between two requests to the hub: while all is well, and while something is missing.
+#: Seconds between two requests to the hub: while all sites are connected, and while one is missing.
 CALM, BUSY = 1.0, 0.25
 
 #: Seconds for the hub's answer to one request.
@@ -168,10 +168,15 @@ class HubConnection:
 
     def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
         """Fetch a large answer, one at a time: the server holds no more of them."""
+        from fedspan.engines.nvflare.flare import release
+
         with self._fetching:
             try:
                 message = {"site": site, "answer": head["answer"]}
-                arrived.put((site, bytes(session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1])))
+                body = session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1]
+                answer = bytes(body)
+                release(body)
+                arrived.put((site, answer))
             except Exception as error:  # of any kind from NVIDIA FLARE
                 arrived.put((site, f"its answer could not be fetched: {error}"))
 
@@ -203,7 +208,7 @@ class HubConnection:
                 return
             except FedspanError as error:
                 self._server_offline(str(error))
-            except Exception:  # of any kind from NVIDIA FLARE: the connection goes on
+            except Exception:  # NVIDIA FLARE may raise anything; the connection must survive it
                 _log.exception("a check of the federation's server failed")
                 self._server_offline("the federation's server gave an invalid answer")
             with self._changed:

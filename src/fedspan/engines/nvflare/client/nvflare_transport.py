@@ -13,7 +13,7 @@ from fedspan.engines.remote.coordinator.signed_requests import Lost
 #: Seconds of a request's deadline that are kept for the answer's way back from the server.
 WAY_BACK = 0.1
 
-#: Seconds that a new connection waits for sites that are not there yet.
+#: Seconds that a new connection waits for sites that have not connected yet.
 NO_SITES = 8.0
 
 

@@ -34,7 +34,7 @@ class Admittance:
         self._instances: dict[str, str] = {}  # by site: of the kit that is connected
         self._certificates: dict[str, bytes] = {}  # by connection: of the user behind it
         self.notices: dict[str, str] = {}
-        self.site_versions: dict[str, str] = {}  # by site: of fedspan, as it states it
+        self.site_versions: dict[str, str] = {}  # by site: the version of fedspan that it states
         self._warned = time.monotonic()
 
     @property

@@ -9,10 +9,10 @@ It hands the signed list of participants to sites and users, before it passes an
 
 from __future__ import annotations
 
-import gc
 import secrets
 import threading
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -28,6 +28,8 @@ from fedspan.engines.nvflare.flare import (
     carrier,
     cell_of,
     client_of,
+    is_large,
+    release,
     serve,
 )
 from fedspan.engines.nvflare.server import study_queue
@@ -88,11 +90,12 @@ class Hub:
         self._to_sites, self._to_users, self._fetch = to_sites, to_users, fetch
         self._versions: dict[str, int] = {}  # by site: of the list that it has
         self._lock = threading.Lock()
-        self._instances: dict[str, str] = {}  # of the sites that are there
+        self._instances: dict[str, str] = {}  # of the connected sites
         self._heard: dict[str, float] = {}
         self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._informed: set[str] = set()  # sites that are being handed the list
         self._waiting: set[tuple[str, str, str]] = set()  # user, call and site of each answer that has not come
+        self._passed_on: dict[str, weakref.ref[Any]] = {}  # by user: its last large answer
         self._user_heard = 0.0
         self._threads = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="fedspan-hub")
 
@@ -114,14 +117,18 @@ class Hub:
             raise RefusedError(why)
         if topic == "fetch":
             message = {"answer": head["answer"]}
-            return self._threads.submit(self._fetched, str(head["site"]), message)
+            return self._threads.submit(self._fetched, origin, str(head["site"]), message)
         self.call(origin, head, body)
         return {}, b""
 
-    def _fetched(self, site: str, message: Head) -> Message:
-        """Return a large answer of a site, after what is left of earlier ones was released."""
-        gc.collect()
-        return self._fetch(site, "fetch", message, b"", STALLED)
+    def _fetched(self, user: str, site: str, message: Head) -> Message:
+        """Return a large answer of a site; free the last one, which the user has, as it fetches one at a time."""
+        if (last := self._passed_on.pop(user, None)) is not None:
+            release(last())
+        head, answer = self._fetch(site, "fetch", message, b"", STALLED)
+        if is_large(answer):
+            self._passed_on[user] = weakref.ref(answer)
+        return head, answer
 
     def _about(self, version: int) -> Message:
         """Return which sites are there, and the list of participants where a user has another version."""
@@ -134,15 +141,18 @@ class Hub:
         """Send each site its part of the body; the user gets a message for each site: its answer, or why it is lost."""
         call, limit = str(head["call"]), float(head["limit"])
         disabled, sites = self._admittance.disabled, self._admittance.sites
+        under_way = []
         for site, (start, end) in head["to"].items():
             with self._lock:
                 self._waiting.add((user, call, site))
             if site in sites and site not in disabled:
                 part = body if (start, end) == (0, len(body)) else bytes(memoryview(body)[start:end])
-                self._threads.submit(self._deliver, user, call, site, part, limit)
+                under_way.append(self._threads.submit(self._deliver, user, call, site, part, limit))
             else:
                 why = disabled.get(site, "the federation has no such site")
                 self._threads.submit(self._settle, user, call, site, {"lost": why})
+        if is_large(body):  # free it as soon as all sites have it
+            self._threads.submit(lambda: release(body if all(one.result() for one in under_way) else b""))
 
     def watch(self) -> None:
         """Probe the sites again and again, while a user is connected, and hand out the list."""
@@ -216,7 +226,8 @@ class Hub:
             for user, call, _ in lost:
                 self._threads.submit(self._settle, user, call, site, {"lost": why})
 
-    def _deliver(self, user: str, call: str, site: str, request: bytes, limit: float) -> None:
+    def _deliver(self, user: str, call: str, site: str, request: bytes, limit: float) -> bool:
+        """Send a site its request, and the user what came of it; return whether the site has answered."""
         try:
             self.inform(site)
             head, answer = self._to_sites(site, "call", {"keep": limit}, request, limit)
@@ -225,6 +236,7 @@ class Hub:
         except Exception as error:  # of any kind from NVIDIA FLARE: this request is lost
             head, answer = {"lost": str(error) or type(error).__name__}, b""
         self._settle(user, call, site, head, answer)
+        return "lost" not in head
 
     def _settle(self, user: str, call: str, site: str, head: Head, answer: bytes = b"") -> None:
         """Send the user what came of a site's request, once."""

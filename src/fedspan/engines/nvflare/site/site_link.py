@@ -26,6 +26,7 @@ from fedspan.engines.nvflare.flare import (
     cell_of,
     connected,
     on_refusal,
+    release,
     send_instance,
     serve,
 )
@@ -46,7 +47,7 @@ leave: Callable[[str], None] = report
 #: worker may then read its data again.
 IDLE = 15.0
 
-#: Seconds between two looks at the connection.
+#: Seconds between two checks of the connection.
 EVERY = 2.0
 
 
@@ -126,6 +127,7 @@ class SiteLink:
                 raise RefusedError("the site has no such answer any more")
             return {}, kept[0]
         answer = self.ask(body)
+        release(body)
         if len(answer) <= LARGE:
             return {}, answer
         name = secrets.token_hex(8)

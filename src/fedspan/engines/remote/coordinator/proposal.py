@@ -18,7 +18,7 @@ from fedspan.errors import DeadlineError, PolicyError
 from fedspan.federation import Federation, Policy
 from fedspan.owner.decisions import REFUSED, WAITING
 
-#: Seconds between two looks at the owners' decisions.
+#: Seconds between two requests for the owners' decisions.
 PAUSE = 1.0
 
 

@@ -95,7 +95,7 @@ class RunFile:
         with self._errors():
             self._open().sync()
         assert self._file is not None
-        if self._file.end > max(_LEAST_GROWN, _GROWTH * self._content):
+        if self._file.end > max(_LEAST_GROWN, _GROWTH * max(self._content, len(self._sent[1]))):
             self._rewrite()
 
     def reply_bytes(self, delivery: Delivery) -> bytes:

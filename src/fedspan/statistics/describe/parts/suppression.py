@@ -254,7 +254,7 @@ def hidden_in_groups(
 ) -> Flags:
     """Return which counts (1 + G, k) must be hidden, where `groups` (1 + G,) are hidden as a whole.
 
-    The totals give away what all hidden groups have together: that is a row of the table.
+    The totals reveal what all hidden groups have together: that is a row of the table.
     """
     hidden = np.zeros(counts.shape, dtype=bool)
     hidden[groups] = True

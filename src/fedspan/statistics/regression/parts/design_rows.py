@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from scipy.linalg import solve_triangular
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import MOST, Matrix, Vector, Whole
+from fedspan.federation.site.parameters import MOST, Flags, Labels, Matrix, Vector, Whole
 from fedspan.sums.plausible_totals import CountedRows, refuse_absurd
 from fedspan.sums.row_blocks import n_columns
 
@@ -35,6 +35,18 @@ _IN_LINE = 1e-14
 #: Squares of a column of Z, which are about 1, below which it was rounding.
 NO_COLUMN = 1e-10
 _EPS = float(np.finfo(np.float64).eps)
+
+
+class DesignForm(TypedDict):
+    """The parameters of a step on the rows of a `Design`, which describes them."""
+
+    intercept: bool
+    offset: Column
+    effects: Labels
+    drop: bool
+    centre: Vector
+    factor: Matrix
+    kept: Flags
 
 
 class Rows(NamedTuple):
@@ -86,7 +98,7 @@ class Design:
         """The number of columns: intercept, features, effects."""
         return self.intercept + self.slopes + len(self.effects)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> DesignForm:
         """Return what sites need to know."""
         return {
             "intercept": self.intercept,
@@ -148,47 +160,31 @@ def with_site_effects(payload: Mapping[str, Any]) -> bool:
     return len(payload["effects"]) > 0
 
 
-def design_rows(
-    site: Site,
-    intercept: bool,
-    offset: int,
-    effects: NDArray[np.str_],
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: NDArray[np.bool_],
-) -> Iterator[Rows]:
+def design_rows(site: Site, **form: Unpack[DesignForm]) -> Iterator[Rows]:
     """Yield the rows of a site in blocks. Those of a small site are kept until the next form."""
+    offset, centre, factor, kept = form["offset"], form["centre"], form["factor"], form["kept"]
     slopes = n_columns(site) - (offset >= 0)
-    width = intercept + slopes + len(effects)
+    width = form["intercept"] + slopes + len(form["effects"])
     if offset >= n_columns(site) or len(centre) != slopes or len(kept) != width or len(factor) != kept.sum():
         raise InputError(f"the design has {len(centre)} features, and site {site.name!r} has {slopes}")
-    made = _made(site, intercept, offset, effects, drop, centre, factor, kept)
+    made = _made(site, **form)
     if 8 * len(site) * max(1, len(factor)) > _KEPT_BYTES:
         yield from made
     else:
-        arrays = (centre, factor, kept, effects)
-        key = (intercept, offset, drop, *(array.tobytes() for array in arrays))
+        arrays = (centre, factor, kept, form["effects"])
+        key = (form["intercept"], offset, form["drop"], *(array.tobytes() for array in arrays))
         yield from site.last_of("regression rows", key, lambda: list(made))
 
 
-def _made(
-    site: Site,
-    intercept: bool,
-    offset: int,
-    effects: NDArray[np.str_],
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: NDArray[np.bool_],
-) -> Iterator[Rows]:
-    own = (effects == site.name).astype(np.float64)
-    for X, y, weights in plain_rows(site, drop, columns=len(kept)):
+def _made(site: Site, **form: Unpack[DesignForm]) -> Iterator[Rows]:
+    offset, kept = form["offset"], form["kept"]
+    own = (form["effects"] == site.name).astype(np.float64)
+    for X, y, weights in plain_rows(site, form["drop"], columns=len(kept)):
         shift = X[:, offset] if offset >= 0 else np.zeros(len(X))
         features = np.delete(X, offset, axis=1) if offset >= 0 else X
-        parts = [np.ones((len(X), 1))] if intercept else []
-        A = np.hstack([*parts, features - centre, np.broadcast_to(own, (len(X), len(own)))])
-        Z = solve_triangular(factor, A[:, kept].T, trans="T", check_finite=False).T
+        parts = [np.ones((len(X), 1))] if form["intercept"] else []
+        A = np.hstack([*parts, features - form["centre"], np.broadcast_to(own, (len(X), len(own)))])
+        Z = solve_triangular(form["factor"], A[:, kept].T, trans="T", check_finite=False).T
         yield Rows(np.ascontiguousarray(Z), y, weights, shift)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,14 @@ from scipy.special import gammaln
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.federation.site.parameters import ArrayOf, Flags, Labels, Matrix, OneOf, Vector
-from fedspan.statistics.regression.parts.design_rows import Column, Rows, design_rows, numeric_target, with_site_effects
+from fedspan.federation.site.parameters import ArrayOf, Matrix, OneOf, Vector
+from fedspan.statistics.regression.parts.design_rows import (
+    DesignForm,
+    Rows,
+    design_rows,
+    numeric_target,
+    with_site_effects,
+)
 from fedspan.statistics.regression.parts.families import FAMILIES, Family
 
 Array = NDArray[Any]
@@ -40,19 +46,13 @@ def local_products(
     site: Site,
     coef: Vector,
     level: float,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: n, sums of weights and their logarithms, of Z'Z, Z'r, r and r^2; r are residuals of `coef`."""
-    k = len(factor)
+    k = len(form["factor"])
     found: dict[str, Any] = {"n": 0, "gram": np.zeros((k, k)), "moment": np.zeros(k)}
     found |= {"squares": 0.0, "sum": 0.0, "weight": 0.0, "log_weight": 0.0}
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         r = residuals(rows, coef, level, site.name)
         w = rows.weights
         found["n"] += len(r)
@@ -76,19 +76,13 @@ def local_glm_start(
     family: FamilyName,
     classes: Classes,
     level: float,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: n, and the sums of a first weighted least squares; those of the model without features."""
-    k = len(factor)
+    k = len(form["factor"])
     found: dict[str, Any] = {"n": 0, "gram": np.zeros((k, k)), "moment": np.zeros(k), "target": np.zeros(len(classes))}
     found |= {"exposure": 0.0, "shifted": 0.0, "constant": 0.0, "bad": 0}
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         y, known = targets(rows, family, classes, site.name)
         w = rows.weights * known
         found["bad"] += int((~known).sum())
@@ -117,19 +111,13 @@ def local_glm_sums(
     family: FamilyName,
     classes: Classes,
     coef: Vector,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: n, and sums of log-likelihood, deviance, Pearson's chi-square, gradient and information."""
     p = len(coef)
     found: dict[str, Any] = {"n": 0, "loglik": 0.0, "deviance": 0.0, "pearson": 0.0}
     found |= {"gradient": np.zeros(p), "information": np.zeros((p, p))}
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         y, known = targets(rows, family, classes, site.name)
         w = rows.weights * known
         found["n"] += len(y)
@@ -160,13 +148,7 @@ def local_squared_scores(
     coef: Vector,
     level: float,
     bread: Matrix,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: the sum of its rows' squared scores, or with "cluster" the square of their sum.
 
@@ -174,7 +156,7 @@ def local_squared_scores(
     """
     p = len(coef)
     total, whole, n = np.zeros((p, p)), np.zeros(p), 0
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         S = _scores(rows, family, classes, coef, level, site.name)
         if meat in ("HC2", "HC3"):
             lever = rows.weights * np.einsum("ij,jk,ik->i", rows.Z, bread, rows.Z)
@@ -191,13 +173,7 @@ def local_separation(
     family: FamilyName,
     classes: Classes,
     directions: Matrix,
-    intercept: bool,
-    offset: Column,
-    effects: Labels,
-    drop: bool,
-    centre: Vector,
-    factor: Matrix,
-    kept: Flags,
+    **form: Unpack[DesignForm],
 ) -> dict[str, Any]:
     """Leaves the site: n, and for each direction the rows whose likelihood it raises, lowers, and surely raises.
 
@@ -205,7 +181,7 @@ def local_separation(
     """
     found: dict[str, Any] = {"n": 0, "raised": np.zeros(len(directions), dtype=np.int64)}
     found |= {"lowered": found["raised"].copy(), "surely": found["raised"].copy()}
-    for rows in design_rows(site, intercept, offset, effects, drop, centre, factor, kept):
+    for rows in design_rows(site, **form):
         y, known = targets(rows, family, classes, site.name)
         counted = known & (rows.weights > 0)
         found["n"] += int(counted.sum())

@@ -39,7 +39,7 @@ class Evaluation:
 class Optimum:
     """Where the iteration ended.
 
-    `separated` is the direction (p,) in which the likelihood rises for ever, if there is one.
+    `separated` is the direction (p,) along which the likelihood rises without bound, if there is one.
     """
 
     coef: Vector

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,23 +26,27 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class FedRegression(TreatmentCoding):
-    """Base of the regressions; see `FedLinearRegression` for what they share."""
+    """Base of the regressions, with the parameters that they share; `FedLinearRegression` describes them."""
 
-    fit_intercept: bool
-    ridge: float
-    offset: int | str | None
-    site_effect: str | None
-    cov_type: str
-    confidence: float
-    missing: str
-    max_rounds: int
-    residuals: bool
-    coef_: Any
-    intercept_: Any
     #: What `site_effect` and `cov_type` may be.
-    _effects: tuple[str, ...] = ("fixed",)
-    _covariances: tuple[str, ...] = ("nonrobust", "HC0", "HC1", "cluster")
+    _effects: ClassVar[tuple[str, ...]] = ("fixed",)
+    _covariances: ClassVar[tuple[str, ...]] = ("nonrobust", "HC0", "HC1", "cluster")
+
+    _: KW_ONLY
+    fit_intercept: bool = True
+    ridge: float = 0.0
+    offset: int | str | None = None
+    categorical: Sequence[int | str] | None = None
+    categories: dict[str, Sequence[str]] | None = None
+    site_effect: str | None = None
+    cov_type: str = "nonrobust"
+    confidence: float = 0.95
+    missing: str = "refuse"
+    residuals: bool = False
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit to a table with targets (and ``sites``, and weights of rows), or to a federation that has them.

@@ -69,6 +69,8 @@ class TreatmentCoding(FedEstimator):
     missing: str
     categorical_columns_: NDArray[np.int64]
     categories_: tuple[tuple[str, ...], ...]
+    coef_: Array
+    intercept_: Any
     _way_out_of_text = "name it in categorical=[...]"
 
     @property

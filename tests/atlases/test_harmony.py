@@ -213,6 +213,22 @@ def test_a_site_that_misses_calls_takes_part_again():
     assert same_among_neighbours(model.transform(X, sites=batch), batch, 10) < 1.3
 
 
+def test_lost_replies_of_steps_that_no_site_may_miss_are_requested_again():
+    X, _, batch = types_and_batches(batches=4)
+    lost = []
+
+    def first_reply_is_lost(replies, bad, rng, call):
+        again = (call.step, str(sorted(replies))) in lost[-1:]
+        lost.append((call.step, str(sorted(replies))))
+        missed = call.step in ("atlases.begin", "atlases.batch_sums", "atlases.correct") and not again
+        return dict.fromkeys(bad) if missed else {}
+
+    plain = fs.FedHarmony(**QUICK).fit(X, sites=batch)
+    model = fs.FedHarmony(**QUICK).fit(fs.federate(X, sites=batch).corrupt(first_reply_is_lost, sites=["1"]))
+    assert {site for _, site, _ in model.run_.failures} == {"1"}
+    np.testing.assert_array_equal(model.effects_, plain.effects_)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import anndata
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,7 +70,12 @@ def test_a_site_takes_it_for_a_frame(table):
 def test_what_cannot_be_read_is_refused(tmp_path):
     path = file_of(scipy.sparse.csc_matrix(COUNTS), tmp_path / "by_genes.h5ad")
     with pytest.raises(InputError, match="is stored by genes, and is needed by cells"):
-        next(CellTable(path).blocks())
+        CellTable(path)
+    with h5py.File(tmp_path / "old.h5ad", "w") as file:
+        for name in ("obs", "var"):
+            file[name] = np.zeros(5, dtype=[("index", "i8")])
+    with pytest.raises(InputError, match="was written by an old version of anndata"):
+        CellTable(tmp_path / "old.h5ad")
     (tmp_path / "no.h5ad").write_text("nothing")
     with pytest.raises(InputError, match=r"can't be read as a file of AnnData: OSError"):
         CellTable(tmp_path / "no.h5ad")

@@ -18,7 +18,7 @@ from fedspan.clustering.parts.rows_by_centre import closest_labels
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Indices, Matrix
-from fedspan.sums.plausible_totals import whole
+from fedspan.sums.plausible_totals import sum_of_all, whole
 
 Array = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ def cell_clusters(fed: Federation, *, centres: Array, resolution: float = 1.0) -
     found = whole(fed.sum(local_code_ties, centres=centres), ties=(k, k))["ties"].astype(np.float64)
     ties = np.maximum(found + found.T, 0.0)
     of_centre = _communities(ties, resolution, int(fed.rng.integers(2**31)))
-    fed.sum(local_keep_clusters, centres=centres, of_centre=of_centre)
+    sum_of_all(fed, local_keep_clusters, centres=centres, of_centre=of_centre)
     return CellClusters(of_centre, ties)
 
 

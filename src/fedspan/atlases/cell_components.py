@@ -80,7 +80,7 @@ def local_obs_names(site: Site, batch: Annotated[str, Text(200)]) -> dict[str, A
     return {"names": np.unique(texts_of(cells_of(site).obs(batch)))}
 
 
-def obs_names(fed: Federation, *, batch: str) -> NDArray[np.str_]:
+def obs_names(run: Federation, *, batch: str) -> NDArray[np.str_]:
     """Return the different values of a column of what is known of the cells of all sites, sorted."""
 
     def check(reply: Message) -> Message:
@@ -89,7 +89,7 @@ def obs_names(fed: Federation, *, batch: str) -> NDArray[np.str_]:
             raise MessageError("names must be a list of texts")
         return reply
 
-    replies = fed.accept(fed.ask(local_obs_names, batch=batch), check)
+    replies = run.accept(run.ask(local_obs_names, batch=batch), check)
     return np.unique(np.concatenate([np.asarray(reply["names"], dtype=str) for reply in replies.ok.values()]))
 
 

@@ -39,15 +39,15 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import Count, Index, Labels, Matrix, NotNegative, Positive, Stack, Vector
 from fedspan.sums.moments import moments
-from fedspan.sums.plausible_totals import whole
+from fedspan.sums.plausible_totals import sum_of_all, whole
 
 Array = NDArray[np.float64]
 
 #: Passes over which the decrease of the objective is averaged; rounds of k-means at the start. Guarded ones come to an
 #: end sooner: few centres gain or lose enough rows for another sum.
 _WINDOW, _START_ROUNDS, _GUARDED_ROUNDS = 3, 25, 5
-#: The number of draws of blocks.
-_DRAWS = 2**31
+#: The number of draws of blocks; requests of the begin, at most.
+_DRAWS, _TRIES = 2**31, 3
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,10 @@ def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Ma
 @step("atlases.correct", reveals="sums")
 def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[str, Any]:
     """Leaves the site: squared lengths of its rows after this round, and of what it changed. Corrects its rows."""
-    state, rows = site.state, HarmonyRows(site, done)
+    state = site.state
+    if state.get("done") == done + 1 and state["corrected"] == _digest(effects):  # another site missed this
+        return {"length": state["length"], "change": state["changed"]}
+    rows = HarmonyRows(site, done)
     if state["settled"] != turn:
         raise InputError(f"this site missed the end of round {done}, and can't continue")
     Z = np.empty(rows.X.shape)
@@ -197,8 +200,14 @@ def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[
     for name, one in (("Y", rows.Y), ("penalties", rows.penalty), ("effects", effects)):
         state[f"rounds_{name}"] = np.concatenate([np.asarray(state[f"rounds_{name}"]), one[None]])
     state["done"] = done + 1
-    state["chain"] = blake2b(cast(str, state["chain"]).encode() + effects.tobytes(), digest_size=16).hexdigest()
-    return {"length": float(np.vdot(Z, Z)), "change": float(np.sum((Z - rows.Z) ** 2))}
+    state["corrected"] = _digest(effects)
+    state["chain"] = _digest(effects, cast(str, state["chain"]))
+    state["length"], state["changed"] = float(np.vdot(Z, Z)), float(np.sum((Z - rows.Z) ** 2))
+    return {"length": state["length"], "change": state["changed"]}
+
+
+def _digest(effects: Array, before: str = "") -> str:
+    return blake2b(before.encode() + effects.tobytes(), digest_size=16).hexdigest()
 
 
 def harmony(
@@ -237,7 +246,10 @@ def harmony(
     Y, counts, turn = unit(start.centres.reshape(K, d)), None, 0
     fed.log(phase="rounds")
     fixed = {"theta": settings.theta, "sigma": settings.sigma, "starts": starts, "steps": grid_steps(found.variance)}
-    fed.ask(local_begin, column=column, names=names, sizes=sizes.astype(np.float64), Y=Y, **fixed)
+    for _ in range(_TRIES):  # a site that misses this has no part in the run: the request is repeated
+        begun = fed.ask(local_begin, column=column, names=names, sizes=sizes.astype(np.float64), Y=Y, **fixed)
+        if not begun.failed:
+            break
     learned, references, objectives = Rounds.none(len(names), K, d, starts), [], []
     complete, cluster_sizes = np.ones(len(names), dtype=np.bool_), np.zeros(K)
     blocks = max(1, min(found.n, round(1.0 / settings.block_size)))
@@ -245,7 +257,8 @@ def harmony(
         passes: list[float] = []
         for number in range(settings.max_iter_cluster):
             draw = int(fed.rng.integers(_DRAWS))
-            first = fed.sum(local_centres, done=done, turn=turn, draw=draw, blocks=blocks, Y=Y, counts=counts)
+            more: dict[str, Any] = {"draw": draw, "blocks": blocks, "Y": Y, "counts": counts}
+            first = sum_of_all(fed, local_centres, done=done, turn=turn, **more)
             whole(first, sums=(K, d), counts=(len(names) if column >= 0 else 1, K), objective=())
             if number:
                 passes.append(first["objective"])
@@ -258,12 +271,13 @@ def harmony(
                 counts = counts + whole(total, change=counts.shape)["change"]
             turn += 1
         assert counts is not None
-        total = fed.sum(local_batch_sums, done=done, turn=turn, Y=Y, counts=counts)
+        total = sum_of_all(fed, local_batch_sums, done=done, turn=turn, Y=Y, counts=counts)
         whole(total, n=(len(names), K), s=(len(names), K, d), penalty=(len(names), K), objective=())
         reference, effects = reference_and_effects(total["n"], total["s"], settings.lamb, starts)
         share = sizes / max(1, sizes.sum())
         penalty = total["penalty"] if column < 0 else penalties(counts, counts.sum(axis=0), share, settings.theta)
-        after = whole(fed.sum(local_correct, done=done, turn=turn, effects=effects), length=(), change=())
+        after = sum_of_all(fed, local_correct, done=done, turn=turn, effects=effects)
+        whole(after, length=(), change=())
         learned = learned.and_one(Y, penalty, effects)
         references.append(reference)
         objectives.append(float(total["objective"]))

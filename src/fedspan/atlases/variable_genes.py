@@ -7,6 +7,7 @@ the pooled cells.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.atlases.parts.cell_rows import cells_of, refuse_unknown_genes, scaled_blocks
+from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Indices, Positive
@@ -50,17 +52,18 @@ class VariableGenes:
 
 @step("atlases.gene_counts", reveals="sums", counts=["n"])
 def local_gene_counts(site: Site) -> dict[str, Any]:
-    """Leaves the site: of each gene its number of cells with a count; the numbers of cells and of bad values.
+    """Leaves the site: of each gene its number of cells with a count; the numbers of cells, bad values and fractions.
 
     Bad values are negative, or not finite.
     """
     cells = cells_of(site)
-    found, bad = np.zeros(cells.shape[1], dtype=np.int64), 0
+    found, bad, fractions = np.zeros(cells.shape[1], dtype=np.int64), 0, 0
     for counts in cells.blocks():
         counts.sum_duplicates()
         bad += int((~(np.isfinite(counts.data) & (counts.data >= 0))).sum())
+        fractions += int((counts.data != np.floor(counts.data)).sum()) if counts.data.dtype.kind == "f" else 0
         found += np.bincount(counts.indices[counts.data > 0], minlength=len(found))
-    return {"n": len(site), "bad": bad, "found": found}
+    return {"n": len(site), "bad": bad, "fractions": fractions, "found": found}
 
 
 @step("atlases.gene_sums", reveals="sums")
@@ -81,11 +84,17 @@ def gene_moments(fed: Federation, *, n_genes: int, target: float = 1e4, least_ce
 
     The sum of a gene that one cell has would be this cell's count.
     """
-    first = whole(fed.sum(local_gene_counts), n=(), bad=(), found=(n_genes,))
+    first = whole(fed.sum(local_gene_counts), n=(), bad=(), fractions=(), found=(n_genes,))
     if first["bad"]:
         raise InputError(
             f"{first['bad']} values are negative or not finite, and counts are needed: name the layer that holds them, "
             "federate_anndata(..., layer='counts')"
+        )
+    if first["fractions"] > first["found"].sum() / 2:
+        warnings.warn(
+            "most values are no whole numbers, and counts are needed: of logarithms, logarithms would be taken again. "
+            "Name the layer that holds the counts, federate_anndata(..., layer='counts')",
+            stacklevel=frames_inside(),
         )
     n = int(first["n"])
     if n < 2:

@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedspan.errors import InputError, MessageError
-from fedspan.federation import Total
+from fedspan.federation import Federation, Total
+from fedspan.federation.federation import StepLike
+from fedspan.federation.outcomes import FailureKind
 
+#: Replies that another request may bring, and the number of other requests.
+_LOST, _MORE_TRIES = (FailureKind.NO_REPLY, FailureKind.MALFORMED, FailureKind.STALE), 2
 ABSURD = 1e100  # its square is still a finite number
 
 
@@ -30,6 +34,19 @@ def whole(total: Total, **shapes: tuple[int, ...]) -> Total:
             found = f"the shape {np.shape(total[name])}" if name in total else "nothing"
             raise MessageError(f"most sites sent {found} as {name!r}, and it must have the shape {shape}")
         refuse_absurd(total[name])
+    return total
+
+
+def sum_of_all(seen: Federation, step: StepLike, **payload: object) -> Total:
+    """Return the sum of a step that no site may miss: where a reply was lost, it is requested again, twice at most.
+
+    Under secure sums there is no other request: two totals, with and without a site, would reveal its reply.
+    """
+    total = seen.sum(step, **payload)
+    for _ in range(0 if seen.policy.secure_sum else _MORE_TRIES):
+        if not any(failure.kind in _LOST for failure in total.failed.values()):
+            break
+        total = seen.sum(step, **payload)
     return total
 
 

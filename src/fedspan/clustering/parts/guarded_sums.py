@@ -32,7 +32,7 @@ from fedspan.clustering.parts.rows_by_centre import (
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Stack, Whole
-from fedspan.sums.plausible_totals import whole
+from fedspan.sums.plausible_totals import sum_of_all, whole
 
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -104,7 +104,7 @@ class GuardedSums:
         books, centres = np.divmod(np.arange(b * k, dtype=np.int32), np.int32(k))
         now = np.stack([books + np.int32(self.given), centres], axis=1)
         others = np.concatenate([self.sets, now])[which]
-        first = self.fed.sum(local_overlaps, centres=C, others=others, given=self.given)
+        first = sum_of_all(self.fed, local_overlaps, centres=C, others=others, given=self.given)
         whole(first, counts=(b, k), inertia=(b,), shared=which.shape)
         counts = first["counts"]
         sizes = np.concatenate([self.sizes, counts.ravel()])

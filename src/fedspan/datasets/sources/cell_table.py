@@ -48,6 +48,8 @@ class CellTable:
         if layer is not None and layer not in data.layers:
             raise InputError(f"layer={layer!r} is not one of {', '.join(map(repr, data.layers)) or 'none'}")
         self.data, self.layer = data, layer
+        if isinstance(data, _CellFile):
+            (data.X if layer is None else data.layers[layer]).refuse_genes_first()
         names = [str(name) for name in data.var_names]
         if len(set(names)) < len(names):
             raise InputError("two genes have the same name: call adata.var_names_make_unique() first")
@@ -178,6 +180,10 @@ class _CellFile:
                 names = [f"layers/{name}" for name in file.get("layers", ())]
         except (OSError, KeyError, ValueError) as error:
             raise InputError(f"{path} can't be read as a file of AnnData: {type(error).__name__}") from None
+        if not all(hasattr(frame, "columns") for frame in (self.obs, self.var)):
+            raise InputError(
+                f"{path} was written by an old version of anndata: write it again with read_h5ad and write_h5ad"
+            )
         self.var_names, self.n_obs, self.n_vars = self.var.index, len(self.obs), len(self.var)
         self.X = _FileCounts(path, "X", (self.n_obs, self.n_vars))
         self.layers = {
@@ -191,6 +197,20 @@ class _FileCounts:
     def __init__(self, path: Path, name: str, shape: tuple[int, int]) -> None:
         self.path, self.name, self.shape = path, name, shape
 
+    def refuse_genes_first(self) -> None:
+        """Refuse a sparse matrix that is stored gene by gene: its cells can't be read one block after another."""
+        import h5py
+
+        with h5py.File(self.path, "r") as file:
+            stored = file.get(self.name)
+            if stored is None:
+                raise InputError(f"{self.path.name} has no {self.name}: name the layer that holds the counts")
+            if not isinstance(stored, h5py.Dataset) and stored.attrs.get("encoding-type") != "csr_matrix":
+                raise InputError(
+                    f"{self.path.name}: {self.name} is stored by genes, and is needed by cells: write it again with "
+                    "adata.X.tocsr()"
+                )
+
     def __getitem__(self, rows: Any) -> Any:
         import h5py
         from scipy.sparse import csr_matrix, vstack
@@ -200,11 +220,6 @@ class _FileCounts:
             if isinstance(stored, h5py.Dataset):
                 dense = [stored[start:stop] for start, stop in _runs(rows)]
                 return csr_matrix(np.concatenate(dense) if dense else np.zeros((0, self.shape[1])))
-            if stored.attrs.get("encoding-type") != "csr_matrix":
-                raise InputError(
-                    f"{self.path.name}: {self.name} is stored by genes, and is needed by cells: write it again with "
-                    "adata.X.tocsr()"
-                )
             ends = stored["indptr"][:]
             parts = [self._part(stored, ends, start, stop) for start, stop in _runs(rows)]
         return parts[0] if len(parts) == 1 else vstack(parts, format="csr") if parts else csr_matrix((0, self.shape[1]))

@@ -1,4 +1,4 @@
-"""Reading CSV files against pandas: 200,000 rows of twelve numbers, a whole number and a text. The bar is 1.5."""
+"""Reading CSV files against pandas: 200,000 rows of twelve numbers, a whole number and a text, and 2,000 wide rows."""
 
 from __future__ import annotations
 
@@ -45,12 +45,22 @@ def main() -> dict[str, float]:
     words = gaps.astype({"number 3": object})
     words.loc[ROWS - 5, "number 3"] = "n/a"
     often = gaps.astype({f"number {i}": object for i in range(3)}).fillna({f"number {i}": "NA" for i in range(3)})
+    numbers = [name for name in gaps.columns if name.startswith("number")]
+    everywhere = gaps.astype(dict.fromkeys(numbers, object)).fillna(dict.fromkeys(numbers, "NA"))
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.random.default_rng(2).integers(0, 2000, ROWS), unit="D")
+    dates = plain.assign(**{f"day {i}": days.strftime("%Y-%m-%d") for i in range(4)})
+    short = plain.assign(**{name: plain[name].round(2) for name in numbers})
+    wide = pd.DataFrame(np.random.default_rng(3).normal(size=(2000, 3000)))
     files = {
         "numbers and text": (plain, Dialect(), {}),
         "with gaps": (gaps, Dialect(), {}),
         "words for missing numbers in three columns": (often, Dialect(), {}),
         "the first word for a missing number near the end": (words, Dialect(), {}),
         "semicolons and decimal commas": (gaps, Dialect(";", ","), {"sep": ";", "decimal": ","}),
+        "words for missing numbers in all columns": (everywhere, Dialect(), {}),
+        "dates": (dates, Dialect(), {}),
+        "numbers of three digits": (short, Dialect(), {}),
+        "3,000 columns": (wide, Dialect(), {}),
         "words for missing cells that the user names": (gaps, Dialect(missing=("?",)), {"na_values": ["?"]}),
     }
     ratios = {}

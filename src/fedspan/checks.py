@@ -6,8 +6,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any
@@ -129,6 +129,15 @@ def json_value(text: str | bytes | bytearray, most_bytes: int = 2**20) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("JSON with too many brackets inside one another") from None
+
+
+@contextmanager
+def damage_refused(what: str) -> Iterator[None]:
+    """Refuse lines from outside that are not `what` they should be, whichever error reading them raises."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        raise InputError(f"this is no {what}, or it is damaged ({type(error).__name__})") from None
 
 
 def frames_inside() -> int:

@@ -36,8 +36,8 @@ def test_a_row_that_changes_its_centre_is_found_in_the_sums():
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_lloyd_reveals_rows_and_guarded_sums_do_not(secure, tmp_path):
-    X = np.random.default_rng(0).normal(size=(300, 4))
-    sites = np.arange(300) % 3
+    X = np.random.default_rng(0).normal(size=(150, 4))
+    sites = np.arange(150) % 3
     truth = {str(site): X[sites == site] for site in range(3)}
     found = {}
     for least_rows in (1, 5):

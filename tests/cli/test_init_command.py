@@ -91,6 +91,19 @@ def test_what_is_no_feature_is_left_out_with_its_reason(folder):
     assert main(["run", "study.toml"]) == 0
 
 
+def test_addresses_are_no_dates_and_seconds_since_1970_are_times(folder):
+    frame = rows(0).assign(
+        address=[f"10.0.{i % 7}.{i}" for i in range(80)], ts=1.7e9 + np.arange(80.0), time=np.arange(80.0) % 9
+    )
+    frame.to_csv("a.csv", index=False)
+    rows(1).assign(address="10.1.2.3", ts=1.7e9, time=3.0).to_csv("b.csv", index=False)
+    data = written("a.csv", "b.csv")["data"]
+    assert data["drop"] == ["patient", "address", "ts"]
+    lines = {line.split()[1]: line for line in (folder / "study.toml").read_text().splitlines() if "left out" in line}
+    assert "nearly every row has a value of its own" in lines["address"]
+    assert "times of new rows would all be unusual" in lines["ts"]
+
+
 def test_files_of_one_name_in_different_folders(folder):
     for seed, name in enumerate(("north", "south")):
         (folder / name).mkdir()

@@ -54,9 +54,10 @@ def test_blank_lines_marks_of_unicode_and_line_ends_change_nothing(tmp_path):
         assert frame.to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
 
 
-def test_a_file_that_is_no_text_is_said(tmp_path):
+@pytest.mark.parametrize("data", [b"a,b\n\xff\xfe,1\n", b"a,b\n" + b"x,1\n" * 30_000 + b"\xff,1\n", b"a\xff,b\n1,2\n"])
+def test_a_file_that_is_no_text_is_said(tmp_path, data):
     path = tmp_path / "rows.csv"
-    path.write_bytes(b"a,b\n\xff\xfe,1\n")
+    path.write_bytes(data)
     with pytest.raises(InputError, match=r"cannot be read as \.csv: it is not UTF-8 text"):
         read_table(path)
 

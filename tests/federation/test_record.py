@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.errors import InputError
 from fedspan.federation.outcomes import EndingKind, Failure, FailureKind
 from fedspan.federation.record import CallRecord, RunRecord
 from fedspan.federation.versions import processor
@@ -117,3 +118,9 @@ def test_it_keeps_processor_and_threads_and_no_name_of_the_machine(threads, tmp_
     assert found["BLAS threads"] == str(threads)
     assert found["processor"] == processor() != ""
     assert platform.node() not in found.values()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "run"}', '{"kind": 1}', "9" * 5000, "[" * 100_000, "null"])
+def test_what_is_no_record_is_refused(text):
+    with pytest.raises(InputError, match="no record of a run"):
+        RunRecord.from_lines([text])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedspan.atlases.new_batches import harmonized
 from fedspan.federation.site.site import Site
+from fedspan.federation.site.transforms import Transform
 
 from .owner_desk import Desk, numbers
 
@@ -43,3 +45,20 @@ def test_a_step_that_keeps_something_of_the_rows_is_no_oracle(desk):
         payload = {"centres": centres * far / 1e3, "of_centre": np.array([0])}
         reply = desk.ask("atlases.keep_clusters", run=f"r {far}", payload=payload)
         assert "lets no reply leave that carries no noise" in reply
+
+
+def test_a_transform_that_some_rows_make_fail_is_no_oracle(tmp_path):
+    """With noise of a million deviations a call costs nothing. Whether it failed showed whether a code was there."""
+    frame = numbers(60, "ab")
+    frame["code"] = np.arange(60) % 5 + 100
+    frame.loc[7, "code"] = 977
+    desk = Desk(tmp_path / "a", 'level = "private"', frame, privacy=STRICT)
+    bounds = {"center": np.zeros(2), "width": np.ones(2), "box": False}
+    listed = ["100", "101", "102", "103", "104"]
+    for names in (listed, [*listed, "976"], [*listed, "977"]):
+        given = {"column": 2, "names": np.array(names), "Y": np.zeros((0, 1, 2)), "sigma": 0.1, "starts": 1}
+        given |= {"penalties": np.zeros((0, len(names), 1)), "effects": np.zeros((0, len(names), 2))}
+        view = Transform.of(harmonized, given)
+        noise = {"multiplier": 2.0**20, "sharers": 1, "colluding": 0}
+        reply = desk.ask("sums.noisy_sums", run=f"r {names}", payload=bounds | noise, transforms=(view,))
+        assert not isinstance(reply, str), reply

@@ -40,12 +40,14 @@ def spreadsheet_cells(frame: pd.DataFrame) -> pd.DataFrame:
     """
 
     def plain(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(plain, value))
         return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
-    cells = frame.apply(lambda column: column if column.dtype.kind in "biufMm" else column.map(plain))
-    cells.columns = cells.columns.map(plain)
-    cells.index = cells.index.map(lambda key: tuple(map(plain, key)) if isinstance(key, tuple) else plain(key))
-    cells.index.names = frame.index.names
+    cells: pd.DataFrame = frame.apply(lambda column: column if column.dtype.kind in "biufMm" else column.map(plain))
+    for name, axis in (("index", frame.index), ("columns", frame.columns)):
+        if len(axis) and axis.dtype.kind not in "biufMm":
+            setattr(cells, name, axis.map(plain).set_names(axis.names))
     return cells
 
 

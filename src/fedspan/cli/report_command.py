@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,11 +61,11 @@ def _records(run: Path) -> list[RunRecord]:
     found = [run / "record.jsonl"] if (run / "record.jsonl").is_file() else sorted(run.glob("run-*/record.jsonl"))
     records = []
     for file in found:
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-        if lines and not lines[-1].endswith("\n"):  # a kill has cut it short
-            del lines[-1]
         try:
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+            if lines and not lines[-1].endswith("\n"):  # a kill has cut it short
+                del lines[-1]
             records.append(RunRecord.from_lines(lines))
-        except (StopIteration, KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        except (InputError, UnicodeDecodeError):
             raise InputError(f"{file} is not the record of a run, or is damaged") from None
     return records

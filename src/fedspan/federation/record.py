@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.checks import json_value
+from fedspan.checks import damage_refused, json_value
 from fedspan.errors import InputError
 from fedspan.federation.message_sizes import read, written
 from fedspan.federation.notebook_html import fact_table, first_names
@@ -255,27 +255,28 @@ class RunRecord:
 
     @classmethod
     def from_lines(cls, lines: list[str]) -> RunRecord:
-        """Read a record back from JSON Lines, in whatever order calls and metrics were written."""
-        parsed = [json_value(line, _LONGEST_LINE) for line in lines if line.strip()]
-        head = next(entry for entry in parsed if entry["kind"] == "run")
-        record = cls(**{name: head[name] for name in _HEAD})
-        record.sites, record.transforms = tuple(record.sites), tuple(record.transforms)
-        for entry in parsed:
-            kind = entry.pop("kind")
-            if kind == "call":
-                record.calls.append(CallRecord.of(entry, record.sites))
-            elif kind == "metrics":
-                values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
-                record.metrics.append(Metrics(entry["call"], entry["round"], values))
-            elif kind == "versions":
-                record.versions = entry
-            elif kind == "privacy":
-                record.privacy = PrivacySpent.of(entry)
-            elif kind == "ended":
-                record.stopped = Ending.of(entry)
-            elif kind == "rejected":
-                record.reject(entry["number"], _failures(entry["failed"]))
-        return record
+        """Read a record back from JSON Lines, in whatever order calls and metrics were written, or refuse them."""
+        with damage_refused("record of a run"):
+            parsed = [json_value(line, _LONGEST_LINE) for line in lines if line.strip()]
+            head = next(entry for entry in parsed if entry["kind"] == "run")
+            record = cls(**{name: head[name] for name in _HEAD})
+            record.sites, record.transforms = tuple(record.sites), tuple(record.transforms)
+            for entry in parsed:
+                kind = entry.pop("kind")
+                if kind == "call":
+                    record.calls.append(CallRecord.of(entry, record.sites))
+                elif kind == "metrics":
+                    values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
+                    record.metrics.append(Metrics(entry["call"], entry["round"], values))
+                elif kind == "versions":
+                    record.versions = entry
+                elif kind == "privacy":
+                    record.privacy = PrivacySpent.of(entry)
+                elif kind == "ended":
+                    record.stopped = Ending.of(entry)
+                elif kind == "rejected":
+                    record.reject(entry["number"], _failures(entry["failed"]))
+            return record
 
 
 #: Most bytes of one line.

@@ -125,7 +125,7 @@ def value_texts(value: Any) -> tuple[str, ...]:
     """Return a parameter as a text: a plain value as it is, an array by type and shape, and with its digest.
 
     >>> value_texts(3), value_texts(np.zeros((2, 3)))
-    (('3',), ('float64 (2, 3)', 'float64 (2, 3) c42c6af1fd1df4d3'))
+    (('3',), ('float64 (2, 3)', 'float64 (2, 3) 01c88af0015f7556'))
     """
     if isinstance(value, np.ndarray) and value.ndim:
         shape = f"{value.dtype} {value.shape}"

@@ -91,9 +91,9 @@ def search_xor(sent: Sent, rows: Matrix, findings: Findings) -> None:
                 seen = sent_words[1:] ^ sent_words[:-1]
                 found = set()
                 for k in np.flatnonzero(np.isin(seen[:-1], firsts)).tolist():
-                    place = known.get((int(seen[k]), int(seen[k + 1])))
-                    if place is not None and sent_words[k] != words[place]:
-                        found.add(place[0])
+                    spot = known.get((int(seen[k]), int(seen[k + 1])))
+                    if spot is not None and sent_words[k] != words[spot]:
+                        found.add(spot[0])
                 if found:
                     findings.found["XOR"].add(value.place, found)
 

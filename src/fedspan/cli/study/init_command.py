@@ -26,7 +26,9 @@ _STUDY = Path("study.toml")
 _SITE_NAMES = ("site", "hospital", "clinic", "center", "centre", "gateway", "device", "plant", "source")
 _LABELS = ("label", "attack", "anomaly", "is_anomaly", "outlier")
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|uuid|guid|key|nr)|.*Id|patient|row|index", re.ASCII)
-_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*", re.ASCII)
+_DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?", re.ASCII)
+_CLOCK = re.compile(r"(.*[_ -])?(ts|time|timestamp|date|datetime|epoch)", re.ASCII | re.IGNORECASE)
+_SINCE_1970 = 1e8  # seconds until 1973: larger numbers under such names are clock times
 _FEWEST = 20  # rows from which on values that are all different look like identifiers
 _MOST_SITES = 100
 _LEAST_OF_A_SITE = 5
@@ -156,13 +158,20 @@ def _column(name: str, frames: Sequence[pd.DataFrame]) -> _Column:
         why_not = f"{lacking} of {len(frames)} files lack it"
     elif name.lower() in _LABELS:
         why_not = "its name is that of a label"
-    elif kind == "time" or (kind == "text" and len(cells) and cells.str.fullmatch(_DATE).mean() > 0.9):
+    elif kind == "time" or (len(cells) and _seem_times(name, kind, cells)):
         why_not = "times of new rows would all be unusual"
     elif kind == "text" and len(cells) >= _FEWEST and distinct > 0.5 * len(cells):
         why_not = "nearly every row has a value of its own"
     elif kind == "integer" and len(cells) >= _FEWEST and distinct == len(cells) and _IDENTIFIER.fullmatch(name):
         why_not = "it numbers the rows"
     return _Column(name, kind, missing, distinct, why_not, lacking)
+
+
+def _seem_times(name: str, kind: str, cells: pd.Series[Any]) -> bool:
+    """Return whether texts are dates, or numbers seconds since 1970 under a name of times."""
+    if kind == "text":
+        return bool(cells.str.fullmatch(_DATE).mean() > 0.9)
+    return kind in ("integer", "number") and bool(_CLOCK.fullmatch(name)) and float(cells.min()) > _SINCE_1970
 
 
 def _text(

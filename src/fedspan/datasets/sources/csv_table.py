@@ -57,6 +57,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
                 true_values=_TRUTH[:3],
                 false_values=_TRUTH[3:],
                 strings_can_be_null=True,
+                check_utf8=False,  # done for the columns that stay text
                 **more,
             ),
         }
@@ -99,6 +100,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
             settled, counts = (
                 _settled(column, dialect, types[name]) if pa.types.is_string(column.type) else (column, {})
             )
+            settled.validate(full=pa.types.is_string(settled.type))
             columns.append(settled)
             words.update({name: counts} if counts else {})
         yield from pa.table(columns, names=table.column_names).to_batches()
@@ -124,10 +126,10 @@ _FIRST_ROWS = 50
 
 
 def _look(file: Path, options: Callable[[int], dict[str, Any]]) -> pa.Schema:
-    """Return the names of the columns and what the first rows, about a sixteenth of the file, seem to be."""
+    """Return the names of the columns and what the first rows, about a thirtieth of the file, seem to be."""
     from pyarrow import ArrowInvalid, csv
 
-    block = min(2**20, max(2**16, file.stat().st_size // 16))
+    block = min(2**20, max(2**16, file.stat().st_size // 32))
     while True:
         try:
             with csv.open_csv(file, **options(block)) as reader:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.failing_rows import hiding_failures
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.row_stream import HeldRows, RowStream, SpooledRows
 from fedspan.federation.site.site_data import (
@@ -486,6 +487,8 @@ class Site:
         if not takes_frame and self._data.stream is None and self._data.sparse is None:
             _ = self._data.X  # made here, so that all views share it
         data = self._data.seen()
+        if data.ledger is not None and data.ledger.strict:
+            transform = hiding_failures(transform)
         data.transform = _after(inner, transform)
         first, rest = data.parts
         elementwise = elementwise and rest is None

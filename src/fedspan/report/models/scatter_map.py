@@ -84,7 +84,7 @@ def scatter_section(scatter: Scatter, beside: Sequence[Picture] = (), remark: st
     under = charts([one.figure() for one in beside]) if beside else Html("")
     with np.errstate(over="ignore", invalid="ignore"):
         points = np.asarray(scatter.points, dtype=np.float32)
-    drawn = np.isfinite(points[:, :2]).all(axis=1)
+    drawn = np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])
     points = points[drawn]
     if not len(points):
         return section("map", "Map", under, lead="There is no point to draw.")

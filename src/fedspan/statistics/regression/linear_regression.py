@@ -99,8 +99,13 @@ class FedLinearRegression(RegressorMixin, FedRegression):
     _: KW_ONLY
     privacy: GaussianMoments | None = None
 
-    def predict(self, X: Any, *, site: Any = None) -> NDArray[np.float64]:
-        """Return predictions for rows; `site` is the site of all rows or of each, for models with effects of sites."""
+    def predict(self, X: Any, *, site: Any = None) -> Any:
+        """Return predictions for rows; `site` is the site of all rows or of each, for models with effects of sites.
+
+        Of a federation, return one whose sites see predictions in place of their rows.
+        """
+        if isinstance(X, Federation):
+            return self._predicted(X, site, "identity")
         return self._linear(X, site)[:, 0]
 
     # Inside.

@@ -110,8 +110,15 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
             return np.column_stack([expit(-found), expit(found)])
         return np.asarray(softmax(found, axis=1))
 
-    def predict(self, X: Any, *, site: Any = None) -> Array:
-        """Return the most probable class of each row."""
+    def predict(self, X: Any, *, site: Any = None) -> Any:
+        """Return the most probable class of each row.
+
+        Of a federation, return one whose sites see classes, which must be numbers, in place of their rows.
+        """
+        if isinstance(X, Federation):
+            if self.classes_.dtype.kind not in "buif":
+                raise InputError("the classes are text: predictions at the sites need classes that are numbers")
+            return self._predicted(X, site, "class", self.classes_.astype(np.float64))
         found = self.decision_function(X, site=site)
         at = (found > 0).astype(np.int64) if found.ndim == 1 else found.argmax(axis=1)
         return np.asarray(self.classes_[at])

@@ -84,8 +84,13 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     _: KW_ONLY
     max_rounds: int = 25
 
-    def predict(self, X: Any, *, site: Any = None) -> NDArray[np.float64]:
-        """Return the mean count of each row; `site` is the site of all rows or of each."""
+    def predict(self, X: Any, *, site: Any = None) -> Any:
+        """Return the mean count of each row; `site` is the site of all rows or of each.
+
+        Of a federation, return one whose sites see mean counts in place of their rows.
+        """
+        if isinstance(X, Federation):
+            return self._predicted(X, site, "log")
         return np.exp(np.clip(self._linear(X, site)[:, 0], -700.0, 700.0))
 
     def __sklearn_tags__(self) -> Any:

@@ -195,7 +195,7 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
             which = ", ".join(names[j] for j in self.dependent_columns_[:10])
             warnings.warn(
                 f"these columns are constant or depend on the ones before them, and have the coefficient 0: {which}; "
-                "leave them out",
+                "leave them out, unless an encoder made them",
                 stacklevel=frames_inside(),
             )
         if not found.converged:

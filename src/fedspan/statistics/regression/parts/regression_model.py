@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from fedspan.checks import frames_inside, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.statistics.regression.parts.predicted_rows import predicted
 from fedspan.statistics.regression.parts.regression_fit import RegressionFit
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
-from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
+from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding, treatment_coded
 from fedspan.statistics.regression.residual_bins import EDGES, residual_bins
 
 Array = NDArray[Any]
@@ -222,7 +223,7 @@ class FedRegression(TreatmentCoding):
             which = ", ".join(names[j] for j in self.dependent_columns_[:10])
             warnings.warn(
                 f"these columns are constant or depend on the ones before them, and have the coefficient 0: {which}; "
-                "leave them out",
+                "leave them out, unless an encoder made them",
                 stacklevel=frames_inside(),
             )
         if found.separated is not None:
@@ -304,6 +305,24 @@ class FedRegression(TreatmentCoding):
         elif site is not None:
             raise InputError("site=... goes with site_effect='fixed' or 'random': this model has no effects of sites")
         return np.asarray(found)
+
+    def _predicted(self, fed: Federation, site: Any, link: str, classes: Any = None) -> Federation:
+        """Return the federation whose sites see predictions in place of their rows, with the mean effect of sites."""
+        check_is_fitted(self)
+        if site is not None:
+            raise InputError("site=... goes with a table: of a federation, predictions have the mean effect of sites")
+        slopes, at = np.atleast_2d(self.coef_), self._offset_column()
+        effects = getattr(self, "site_effects_", None)
+        coded = fed.apply(treatment_coded, columns=self._names(), **self._coding()) if self.categories_ else fed
+        return coded.apply(
+            predicted,
+            columns=None if self.categories_ else self._names(),
+            slopes=slopes if at < 0 else np.insert(slopes, at, 1.0, axis=1),
+            intercepts=np.atleast_1d(self.intercept_)
+            + (0.0 if effects is None else np.atleast_2d(effects).mean(axis=1)),
+            link=link,
+            classes=classes,
+        )
 
     def _site_numbers(self, site: Any, n: int) -> NDArray[np.int64]:
         labels = np.broadcast_to(np.asarray(site, dtype=str), (n,))

@@ -1,0 +1,36 @@
+"""Predictions of a regression at the sites, in place of their rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedspan.federation import transform
+from fedspan.federation.site.parameters import Matrix, OneOf, Vector
+
+Array = NDArray[Any]
+
+
+@transform("regression.predicted")
+def predicted(
+    X: Array,
+    slopes: Matrix,
+    intercepts: Vector,
+    link: Annotated[str, OneOf(("identity", "log", "class"))],
+    classes: Vector | None = None,
+) -> Array:
+    """Return predictions (n, 1): linear ones, mean counts, or the most probable of `classes`.
+
+    `slopes` are (r, d) and `intercepts` (r,): one row, or with more than two classes one for each but the first.
+
+    Examples
+    --------
+    >>> predicted(np.array([[2.0], [-1.0]]), np.array([[1.5]]), np.array([0.5]), "identity").ravel().tolist()
+    [3.5, -1.0]
+    """
+    found: Array = np.asarray(X, dtype=np.float64) @ slopes.T + intercepts
+    if link == "class" and classes is not None:
+        return classes[np.hstack([np.zeros((len(found), 1)), found]).argmax(axis=1)][:, None]
+    return np.asarray(np.exp(np.clip(found, -700.0, 700.0))) if link == "log" else found

@@ -201,7 +201,7 @@ class Ledger:
             )
 
     def _key(self, query: NoiseQuery, cost: Cost, *, charge: bool) -> bytes:
-        digest = _digest_of(query, cost)
+        digest = _digest_of(query, cost, version_of("fedspan"))
         with self._locked():
             self._check_confirmed()
             if digest.hex() not in self._charged:
@@ -313,12 +313,13 @@ def _cost_of(mu2: float, rho: float) -> Cost:
     return Cost(float(mu2), float(rho))
 
 
-def _digest_of(query: NoiseQuery, cost: Cost) -> bytes:
+def _digest_of(query: NoiseQuery, cost: Cost, version: str = "") -> bytes:
     """Return the digest of a query, of the amount of its noise, and of the version that computes the answer.
 
     Another version may compute another answer. With the same noise their difference would have none.
     """
-    return blake2b(query.digest + repr((cost.mu2, cost.rho, version_of("fedspan"))).encode(), digest_size=32).digest()
+    amount = repr((cost.mu2, cost.rho)) + version
+    return blake2b(query.digest + amount.encode(), digest_size=32).digest()
 
 
 def _noise_key(secret: bytes, digest: bytes) -> bytes:

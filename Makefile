@@ -67,7 +67,7 @@ test-lowest:
 	mkdir -p build
 	$(PYTHON) tools/lowest_versions.py > build/lowest.txt
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
-	build/lowest/bin/python -m pip install --quiet -c build/lowest.txt -e ".[tables,secure,privacy,maps,excel,sql,atlas]" pytest hypothesis
+	build/lowest/bin/python -m pip install --quiet -c build/lowest.txt -e ".[tables,secure,privacy,maps,excel,sql,mysql,mssql,atlas]" pytest hypothesis
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 build/lowest/bin/python -m pytest --disable-warnings -m "not slow" $(LOWEST)
 
 # Without dependencies: the lock holds all that is used, and ByzFL's own list has more (torchvision, seaborn).

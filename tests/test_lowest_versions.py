@@ -14,6 +14,7 @@ def test_every_package_of_the_core_has_its_lowest_version():
 def test_a_minimum_is_read_from_the_file(tmp_path):
     (tmp_path / "pyproject.toml").write_text(
         '[project]\ndependencies = ["a>=1.5", "b"]\n[project.optional-dependencies]\n'
-        'tables = ["c>=2"]\nsecure = []\nprivacy = []\nmaps = ["a>=1.5"]\nexcel = []\nsql = []\natlas = []\n'
+        'tables = ["c>=2"]\nsecure = []\nprivacy = []\nmaps = ["a>=1.5"]\nexcel = []\nsql = []\n'
+        "mysql = []\nmssql = []\natlas = []\n"
     )
     assert lowest(tmp_path / "pyproject.toml") == ["a==1.5", "c==2"]

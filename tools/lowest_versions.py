@@ -11,7 +11,7 @@ from pathlib import Path
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 #: The extras that the quick tests use.
-EXTRAS = ("tables", "secure", "privacy", "maps", "excel", "sql", "atlas")
+EXTRAS = ("tables", "secure", "privacy", "maps", "excel", "sql", "mysql", "mssql", "atlas")
 
 
 def lowest(pyproject: Path = PYPROJECT) -> list[str]:

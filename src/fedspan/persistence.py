@@ -95,7 +95,9 @@ def _content(model: Any, record: bool) -> Any:
         kept = {name: _content(part, record) if _is_estimator(part) else part for name, part in own.items()}
         return type(model)(**kept if record else {**kept, "run_": None})
     if not _is_estimator(model):
-        raise InputError(f"{type(model).__name__} is neither an estimator or atlas of fedspan nor a pipeline of such")
+        raise InputError(
+            f"{type(model).__name__} is neither an estimator of fedspan nor a pipeline of such, nor an atlas"
+        )
     if not record and hasattr(model, "run_"):
         model = copy.copy(model)
         del model.run_

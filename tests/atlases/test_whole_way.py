@@ -242,6 +242,8 @@ def test_an_atlas_is_saved_without_pickle_and_writes_the_same_results(found, dat
             assert (one.obs[key] == other.obs[key]).all()
         assert again.summary() == found.summary()
         assert again.marker_table(3) == found.marker_table(3)
+    page = fs.report.write_atlas_page(tmp_path / "page.html", again)  # without the record of the run
+    assert "Marker genes" in page.read_text()
     assert found.run_ is not None  # the atlas itself keeps its record
     assert hasattr(found.harmony, "run_")
 

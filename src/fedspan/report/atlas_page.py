@@ -57,14 +57,16 @@ def write_atlas_page(
     if not path.parent.is_dir():
         raise InputError(f"path={str(path)!r} can't be written: its folder does not exist")
     shown = None if not cells else _Cells(atlas, cells)
-    records = [atlas.run_]
     parts: list[Section] = []
     if shown is not None:
         parts.append(_before_and_after(shown))
         if shown.places is not None:
             parts.append(scatter_section(shown.scatter()))
-    parts += [_measures(atlas), _clusters(atlas), requested_section(records, None), sites_section(records, None)]
-    parts += [traffic_section(records), failures_section(records), privacy_section(records)]
+    parts += [_measures(atlas), _clusters(atlas)]
+    if atlas.run_ is not None:
+        records = [atlas.run_]
+        parts += [requested_section(records, None), sites_section(records, None), traffic_section(records)]
+        parts += [failures_section(records), privacy_section(records)]
     navigation = Html(f'<nav aria-label="Sections">{join(part.link for part in parts)}</nav>')
     moving = shown is not None and shown.places is not None
     script = asset("points.js") + asset("scatter.js") if moving else ""
@@ -116,7 +118,7 @@ def _header(atlas: Atlas, title: str) -> Html:
     tiles = [
         ("cells", count(atlas.moments.n)),
         ("genes", count(len(atlas.genes))),
-        ("sites", count(len(atlas.run_.sites))),
+        *([] if atlas.run_ is None else [("sites", count(len(atlas.run_.sites)))]),
         ("batches", count(len(atlas.harmony.batches_))),
         ("clusters", count(atlas.n_clusters)),
     ]

@@ -51,3 +51,18 @@ def test_events_as_json(monkeypatch, capsys):
     line = json.loads(capsys.readouterr().out)
     assert line["event"] == 'north "joined"'
     assert line["time"].endswith("+00:00")
+
+
+def test_a_removed_site_that_still_sends_heartbeats_is_not_reported_again_and_again(monkeypatch, capsys):
+    sites = {"north"}
+    events = SiteEvents(lambda: sites)
+    events.joined("north")
+    sites.clear()
+    monkeypatch.setattr(console_events, "SILENT_AFTER", -1.0)
+    for _ in range(3):
+        events.check()
+        events.heard("north")
+    assert [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()] == [
+        "north joined",
+        "north is silent",
+    ]

@@ -214,6 +214,15 @@ def test_a_site_may_not_call_others(hub, network):
     assert network.pushed == []
 
 
+def test_a_site_that_is_removed_before_it_had_any_list_is_informed(hub, network, desk):
+    desk.version, desk.list_bytes, desk.sites = 2, b"list 2", frozenset(["south"])
+    hub.hand_out()
+    informed = [("members", b"list 2")]
+    wait_until(lambda: network.handed == {"north": informed, "south": informed}, "the list is not handed out")
+    hub._threads.shutdown(wait=True)
+    assert hub._known == {"south"}
+
+
 def is_free(body):
     try:
         len(body)

@@ -43,8 +43,8 @@ class HarmonyRows:
 
     def _corrected(self) -> tuple[Array, Array]:
         state = self.site.state
-        known = (np.asarray(state[f"rounds_{name}"]) for name in ("Y", "penalties", "effects"))
-        Z = corrected(self.X, self.codes, Rounds(*known, starts=self.starts), self.sigma)
+        Y, penalty, effects = (np.asarray(state[f"rounds_{name}"]) for name in ("Y", "penalties", "effects"))
+        Z = corrected(self.X, self.codes, Rounds(Y, penalty, effects, self.starts), self.sigma)
         return Z, unit(Z)
 
     def blocks(self, draw: int, blocks: int) -> list[NDArray[np.int64]]:

@@ -42,8 +42,12 @@ class Rounds:
 
     def and_one(self, Y: Matrix, penalty: Matrix, effects: Matrix) -> Rounds:
         """Return these rounds and one more."""
-        pairs = zip((self.Y, self.penalties, self.effects), (Y, penalty, effects), strict=True)
-        return Rounds(*(np.concatenate([before, one[None]]) for before, one in pairs), starts=self.starts)
+        return Rounds(
+            np.concatenate([self.Y, Y[None]]),
+            np.concatenate([self.penalties, penalty[None]]),
+            np.concatenate([self.effects, effects[None]]),
+            self.starts,
+        )
 
 
 class Assigned(NamedTuple):

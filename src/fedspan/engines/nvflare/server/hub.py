@@ -88,6 +88,7 @@ class Hub:
         self.instance = secrets.token_hex(8)  # of this process: calls that an earlier one took are lost
         self._admittance = admittance
         self._to_sites, self._to_users, self._fetch = to_sites, to_users, fetch
+        self._known = set(admittance.sites)  # also sites that were removed, until they are informed of it
         self._versions: dict[str, int] = {}  # by site: of the list that it has
         self._lock = threading.Lock()
         self._instances: dict[str, str] = {}  # of the connected sites
@@ -167,8 +168,9 @@ class Hub:
         """Hand the newest list, and what is to be shown on a site's screen, to the sites that lack it."""
         version, notices = self._admittance.version, self._admittance.notices
         with self._lock:
-            known = self._admittance.sites | self._versions.keys()  # also those that were removed
-            due = {site for site in known if self._versions.get(site) != version or site in notices} - self._informed
+            self._known |= self._admittance.sites
+            due = {site for site in self._known if self._versions.get(site) != version or site in notices}
+            due -= self._informed
             self._informed |= due
         for site in sorted(due):
             self._threads.submit(self._hand_to, site)
@@ -193,6 +195,7 @@ class Hub:
             self._versions[site] = version
             if site not in self._admittance.sites:
                 del self._versions[site]  # it was removed, and has been informed of it
+                self._known.discard(site)
 
     def question(self, seconds: float) -> None:
         """Probe all sites but those whose last answer is still missing; wait at most `seconds` for the answers."""

@@ -49,11 +49,12 @@ class SiteEvents:
 
     def heard(self, name: str) -> None:
         """Take a site's heartbeat."""
+        if name not in self._sites():  # a user, or a site that was removed
+            return
         with self._lock:
             back = name in self._silent
             self._silent.discard(name)
-            if name in self._sites():
-                self._heard[name] = time.monotonic()
+            self._heard[name] = time.monotonic()
         if back:
             report(f"{name} is back")
 

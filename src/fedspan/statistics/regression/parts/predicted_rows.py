@@ -32,5 +32,5 @@ def predicted(
     """
     found: Array = np.asarray(X, dtype=np.float64) @ slopes.T + intercepts
     if link == "class" and classes is not None:
-        return classes[np.hstack([np.zeros((len(found), 1)), found]).argmax(axis=1)][:, None]
-    return np.asarray(np.exp(np.clip(found, -700.0, 700.0))) if link == "log" else found
+        found = classes[np.hstack([np.zeros((len(found), 1)), found]).argmax(axis=1)][:, None]
+    return np.exp(np.clip(found, -700.0, 700.0)) if link == "log" else found

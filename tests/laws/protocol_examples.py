@@ -224,7 +224,6 @@ SETTINGS = {
         "settings": HarmonySettings(n_clusters=2, max_iter=2, max_iter_cluster=1, block_size=0.5, n_init=1),
     },
     "batch_names": {"column": -1},
-    "obs_names": {"batch": "type"},
     "site_mixing": {"neighbors": 60},
     "cluster_agreement": {"centres": np.arange(24.0).reshape(3, 8)},
     "label_names": {},
@@ -313,7 +312,7 @@ SITES |= dict.fromkeys(DESCRIPTIONS, mixed_sites)
 SITES |= dict.fromkeys(SURVIVALS, survival_sites)
 SITES |= dict.fromkeys((*MIXTURES, *REGRESSIONS), mixture_sites) | dict.fromkeys((*CLASSES, *LOGITS), class_sites)
 SITES |= dict.fromkeys(("cluster_agreement", "label_names"), labelled_sites)
-SITES |= dict.fromkeys(("gene_moments", "cell_components", "marker_genes", "obs_names"), cell_sites)
+SITES |= dict.fromkeys(("gene_moments", "cell_components", "marker_genes"), cell_sites)
 
 
 #: For the parameters of protocols that have no settings.

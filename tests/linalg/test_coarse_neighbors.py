@@ -9,6 +9,9 @@ from fedspan.linalg.kernels import coarse_neighbors
 from fedspan.linalg.kernels.coarse_neighbors import coarse_nearest
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import nearest
+from tests.packages import needs
+
+pytestmark = needs("torch")
 
 
 def form(n, columns=6, seed=0, residuals=False):

@@ -104,8 +104,8 @@ class _Cells:
         assert self.places is not None
         some = slice(None, None, -(-len(self.rows) // MOST_POINTS))
         labels = None if self.labels is None else self.labels[some]
-        groups = {"labels": labels, "clusters": self.clusters[some].astype(int)}
-        return Scatter(self.places[some], self.sites[some], self.rows[some], x_label="", y_label="", **groups)
+        clusters = self.clusters[some].astype(int)
+        return Scatter(self.places[some], self.sites[some], self.rows[some], labels, "", "", clusters)
 
 
 def _header(atlas: Atlas, title: str) -> Html:

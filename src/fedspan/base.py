@@ -214,15 +214,7 @@ class FedEstimator(BaseEstimator):
         if latest is not None:
             self.learned_at_ = latest
 
-    def _update(
-        self,
-        X: Any,
-        sites: Any,
-        batch: str | None,
-        fading: Fading,
-        learn: Learner,
-        rows: bool,
-    ) -> set[str]:
+    def _update(self, X: Any, sites: Any, batch: str | None, fading: Fading, learn: Learner, rows: bool) -> set[str]:
         """Learn from new rows as one run; return the sites that failed after they had agreed on the columns.
 
         Sets ``run_``, and adds to ``sites_`` and to ``counted_batches_``.

@@ -153,12 +153,7 @@ class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         return list(self.covariates)
 
     def _form(self) -> dict[str, Any]:
-        return {
-            "features": self.features_,
-            "covariates": self.covariates_,
-            "mean": self.mean_,
-            "slopes": self.coef_,
-        }
+        return {"features": self.features_, "covariates": self.covariates_, "mean": self.mean_, "slopes": self.coef_}
 
     def _site_numbers(self, sites: Any, n: int) -> NDArray[np.int64]:
         """Return the number of each row's site."""

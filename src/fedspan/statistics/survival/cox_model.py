@@ -263,11 +263,7 @@ def _first(done: Evaluation, evaluate: Callable[[Vector], Evaluation]) -> Callab
 def _functions(grid: Vector, at_risk: Vector, events: Vector) -> dict[str, Vector]:
     """Return the functions of time at each grid point, by name; the logarithm only of times above 0."""
     counts = np.rint(np.maximum(at_risk, events)).astype(np.int64), np.rint(events).astype(np.int64)
-    found = {
-        "km": 1 - survival_curve(*counts, 0.95)[0],
-        "rank": np.cumsum(events) - (events - 1) / 2,
-        "identity": grid,
-    }
+    found = {"km": 1 - survival_curve(*counts, 0.95)[0], "rank": np.cumsum(events) - (events - 1) / 2, "identity": grid}
     return {**found, "log": np.log(grid)} if (grid > 0).all() else found
 
 

@@ -120,8 +120,6 @@ class FedAnomalyDetector(JoinedMembers):
     least_rows: int = 1
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the members, their ranks and the threshold from a table (with ``sites``) or a federation."""

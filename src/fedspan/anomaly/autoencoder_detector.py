@@ -210,5 +210,3 @@ class FedAutoencoderDetector(NetworkDetector):
     check_every: int = 10
     held_back: float = 0.1
     aggregator: Aggregator | None = None
-    random_state: Any = None
-    verbose: int = 0

@@ -119,8 +119,6 @@ class FedCentersDetector(ExplainedDetector):
     least_rows: int = 1
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Find centres of the rows of a table (with ``sites``) or a federation, and learn the threshold."""

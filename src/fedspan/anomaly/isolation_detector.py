@@ -128,8 +128,6 @@ class FedIsolationDetector(ExplainedDetector):
     quantile: float = 0.95
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Draw trees, count the rows of a table (with ``sites``) or a federation, and learn the threshold."""

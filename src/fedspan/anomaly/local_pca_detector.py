@@ -165,8 +165,6 @@ class LocalPCADetector(FedDetector):
     _: KW_ONLY
     quantile: float = 0.95
     scale: bool = True
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Let every site of a table (with ``sites``) or a federation learn its own detector."""

@@ -183,8 +183,6 @@ class FedPCADetector(ExplainedDetector):
     left_out: bool | str = "auto"
     solver_options: Mapping[str, Any] | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn subspace, covariance and threshold from a table (with ``sites``) or a federation."""

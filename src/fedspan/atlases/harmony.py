@@ -128,8 +128,6 @@ class FedHarmony(FedTransformer, FedEstimator):
     tol_cluster: float = 1e-4
     n_init: int = 4
     least_rows: int = 1
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the effects of the batches of a table (with ``sites``) or a federation."""

@@ -116,8 +116,6 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
     least_rows: int = 1
     post_labels: bool = False
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Find the centres of the rows of a table (with ``sites``) or a federation.

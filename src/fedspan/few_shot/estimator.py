@@ -173,8 +173,6 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     groups: int | None = None
     output: str = "eigenspace"
     threshold: float | None = 10.0
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, task: Any = None, sites: Any = None) -> Self:
         """Learn from a table (``task`` and ``sites`` name those of each row) or from a federation that has tasks.

@@ -90,8 +90,6 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
     n_frequencies: int | None = None
     device: str | None = None
     privacy: Any = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the landmarks from a table (with ``sites``) or a federation."""

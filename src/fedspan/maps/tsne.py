@@ -159,8 +159,6 @@ class FedTSNE(FedMap):
     privacy: Any = None
     device: str | None = None
     n_jobs: int = 1
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""

@@ -168,8 +168,6 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     p_min: float | None = None
     perturbation: float = 0.0
     aggregator: Aggregator | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the clusters' models from a table with targets (and ``sites``), or from a federation that has them."""

@@ -181,8 +181,6 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     local_steps: int = 10
     participation: float = 1.0
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn the components from a table (with ``sites``) or a federation.

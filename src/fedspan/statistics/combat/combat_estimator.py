@@ -83,8 +83,6 @@ class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     parametric: bool = True
     mean_only: bool = False
     tol: float = 1e-4
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the location and scale of each site of a table (and ``sites``), or of a federation."""

@@ -100,8 +100,6 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     confidence: float = 0.95
     missing: str = "refuse"
     max_rounds: int = 25
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit to a table with times and events (and ``sites``), or to a federation that has them."""

@@ -77,8 +77,6 @@ class FedKaplanMeier(FedSurvival):
     by: int | str | None = None
     groups: Sequence[Any] | None = None
     confidence: float = 0.95
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Count rows at risk and events of a table (and ``sites``), or of a federation with targets."""

@@ -45,8 +45,6 @@ class FedRegression(TreatmentCoding):
     confidence: float = 0.95
     missing: str = "refuse"
     residuals: bool = False
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit to a table with targets (and ``sites``, and weights of rows), or to a federation that has them.

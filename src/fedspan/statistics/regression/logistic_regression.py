@@ -151,7 +151,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
             classes=self.classes_,
             offset=offset,
             max_rounds=self.max_rounds,
-            **self._shared(fed),
+            **self._shared(),
         )
         self.deviance_, self.null_loglik_ = found.deviance, np.nan if found.null_loglik is None else found.null_loglik
         self._keep(found, None)

@@ -111,7 +111,7 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
 
     def _learn(self, fed: Federation, offset: int) -> None:
         found = generalized_linear_model(
-            fed, family="poisson", offset=offset, max_rounds=self.max_rounds, **self._shared(fed)
+            fed, family="poisson", offset=offset, max_rounds=self.max_rounds, **self._shared()
         )
         self.deviance_, self.pearson_chi2_ = found.deviance, found.pearson
         self.null_loglik_ = np.nan if found.null_loglik is None else found.null_loglik

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
+from fedspan.statistics.regression.parts.regression_fit import wald_tests
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
 from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
 from fedspan.statistics.survival.cox_model import CoxFit, cox_model
@@ -174,11 +175,7 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     def _keep(self, found: CoxFit) -> None:
         self.coef_, self.cov_params_ = found.coef, found.covariance
         self.bse_ = np.sqrt(np.diag(found.covariance))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self.tvalues_ = self.coef_ / self.bse_
-        self.pvalues_ = 2 * stats.norm.sf(np.abs(self.tvalues_))
-        reach = stats.norm.ppf(1 - (1 - self.confidence) / 2) * self.bse_
-        self.conf_int_ = np.column_stack([self.coef_ - reach, self.coef_ + reach])
+        self.tvalues_, self.pvalues_, self.conf_int_ = wald_tests(self.coef_, self.bse_, self.confidence)
         self.loglik_, self.null_loglik_ = found.loglik, found.null_loglik
         self.n_obs_, self.n_events_, self.n_iter_ = found.n, found.deaths, found.rounds
         self.converged_, self.mean_ = found.converged, found.centre
@@ -189,13 +186,7 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
         tests = np.zeros((0, len(self.coef_))) if found.proportional is None else found.proportional
         self.ph_transforms_, self.ph_statistics_, self.ph_pvalues_ = found.transforms, tests, stats.chi2.sf(tests, 1)
         names = self.coefficient_names()
-        if len(self.dependent_columns_):
-            which = ", ".join(names[j] for j in self.dependent_columns_[:10])
-            warnings.warn(
-                f"these columns are constant or depend on the ones before them, and have the coefficient 0: {which}; "
-                "leave them out, unless an encoder made them",
-                stacklevel=frames_inside(),
-            )
+        self._warn_of_dependent(names)
         if not found.converged:
             columns = np.flatnonzero(np.zeros(0) if found.infinite is None else found.infinite)
             which = ", ".join(names[j] for j in columns[:10])

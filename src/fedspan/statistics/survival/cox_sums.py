@@ -101,9 +101,7 @@ def local_cox_setup(site: Site, grid: Grid, **form: Unpack[DesignForm]) -> dict[
     return found
 
 
-def smallest_leaving(
-    site: Site, grid: Vector, intercept: bool, offset: int, effects: Any, drop: bool, **form: Any
-) -> int:
+def smallest_leaving(site: Site, grid: Vector, **form: Any) -> int:
     """Return the fewest rows that leave, or have their event, at one grid point, where any do."""
     fewest = len(site)
     at, happens = last_at_risk(*times_and_events(site.y, site.name), grid)

@@ -66,10 +66,8 @@ class FedAnomalyDetector(JoinedMembers):
     privacy : fedspan.privacy.GaussianMoments, optional
         Differential privacy: all sums have noise, of one budget for all members, their ranks and the threshold (see
         ``docs/privacy.md``).
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------

@@ -64,10 +64,8 @@ class FedCentersDetector(ExplainedDetector):
         Differential privacy: all sums have noise, three quarters of the budget for the model and one for the threshold
         (see ``docs/privacy.md``). Each centre then needs more rows than its noise, so
         that there are fewer of them; `least_rows` has no effect.
-    random_state : int, optional
-        Seed of the centres' start.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the centres' start; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------

@@ -73,10 +73,8 @@ class FedIsolationDetector(ExplainedDetector):
         Differential privacy: all sums have noise, three quarters of the budget for the model and one for the threshold
         (see ``docs/privacy.md``). A row of the subsample then stands for more rows than the
         noise of a leaf, and cuts are drawn around noisy means.
-    random_state : int, optional
-        Seed of the cuts.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the cuts; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------

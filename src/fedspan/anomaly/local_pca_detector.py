@@ -134,10 +134,8 @@ class LocalPCADetector(FedDetector):
         Of the site's own training scores; the smaller the site, the less precise it is on new rows.
     scale : bool, default=True
         Divide by the deviation of each of the site's columns.
-    random_state : int, optional
-        Seed of the run. Nothing here is random.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Nothing is random; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------

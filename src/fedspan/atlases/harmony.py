@@ -67,10 +67,8 @@ class FedHarmony(FedTransformer, FedEstimator):
     least_rows : int, default=1
         The start requests no sum of fewer rows, and no two that differ by fewer. With 1, the k-means of the paper, the
         directions of single rows can be among its sums.
-    random_state : int, optional
-        Seed of the start and of the blocks.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the start and of the blocks; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------

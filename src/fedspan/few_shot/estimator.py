@@ -82,10 +82,8 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         With an aggregator: of the subspace median that starts it; "node" is the paper's.
     threshold : float or None, default=10.0
         With an aggregator: refuse gradients longer than this many times the median length.
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------

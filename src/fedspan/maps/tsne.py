@@ -87,10 +87,8 @@ class FedTSNE(FedMap):
     n_jobs : int, default=1
         Threads of the layout; -1 for one per processor. With more than one a map may differ in its last digits from
         run to run.
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar for landmarks, neighbours and layout.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar for landmarks, neighbours and layout.
 
     Attributes
     ----------

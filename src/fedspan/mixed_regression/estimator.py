@@ -104,9 +104,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         ``fedspan.aggregation.SpectralFilter()``: sites that push together move medians of distances far. It needs
         single replies. Not with n_clusters="auto". A rule with a number of malicious sites is set up for all sites. A
         cluster that tolerates fewer gets a rule for fewer, with a warning.
-    random_state : int, optional
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------

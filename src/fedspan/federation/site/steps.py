@@ -281,9 +281,19 @@ def step(
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
         if reveals not in REVEALS:
             raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        keys = frozenset(ragged), frozenset(counts)
-        made = fewest, fewest_in_sums, runs, moments, weighted, merge, noisy, by_site
-        _steps.add(Step(id or dotted_name(function), function, reveals, *keys, *made))
+        made = (
+            frozenset(ragged),
+            frozenset(counts),
+            fewest,
+            fewest_in_sums,
+            runs,
+            moments,
+            weighted,
+            merge,
+            noisy,
+            by_site,
+        )
+        _steps.add(Step(id or dotted_name(function), function, reveals, *made))
         return function
 
     return register

@@ -89,12 +89,10 @@ def cox_model(
         Compare rows with those of their own site alone. No grid is needed.
     ridge : float, default=0.0
         Half of it, times the squared coefficients, is subtracted from the log-likelihood.
-    drop : bool, default=False
-        Leave out rows with missing values.
     max_rounds : int, default=25
         Most rounds of Newton's method.
-    names : tuple of str, optional
-        Names of the columns, for errors.
+    drop, names
+        As of `least_squares`.
     """
     grid = np.zeros(0) if stratified else event_grid(times, fed)
     first = column_sums(names, fed, drop=drop, numeric=False)

@@ -43,17 +43,10 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     strata : {None, "site"}, default=None
         "site": each site has a baseline hazard of its own, and rows are compared within their site. No times are
         needed; there is no common baseline, and no check of proportional hazards.
-    categorical : sequence of int or str, optional
-        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
-        relative to it, as R codes factors.
-    categories : dict of column to list of names, optional
-        The names, in an order of your own. Default: found out; secure sums need them here.
+    categorical, categories, confidence, missing
+        As of `FedLinearRegression`.
     ridge : float, default=0.0
         Half of it, times the squared coefficients, is subtracted from the log partial likelihood.
-    confidence : float, default=0.95
-        Of the intervals.
-    missing : {"refuse", "drop"}, default="refuse"
-        What happens to rows with missing values.
     max_rounds : int, default=25
         Of Newton's method, which usually takes five or six.
     random_state, verbose : int, optional

@@ -37,8 +37,6 @@ PAPERS = {
 METHODS = ("fed-tsne", "sense")
 #: An address of a local page.
 CONSOLE: dict[str, Any] = {"nargs": "?", "const": "8765", "metavar": "[HOST:]PORT"}
-#: Targets that run in the foreground.
-PROCESSES = "fedspan.engines.nvflare.setup.processes"
 #: Errors that a user can correct.
 _BAD_INPUTS = (DataMissingError, InputError, JournalError, MissingPackageError, PolicyError)
 

@@ -104,10 +104,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     privacy : fedspan.privacy.GaussianMoments, optional
         Differential privacy, with solver ``"auto"`` or ``"covariance"``: one sum of the products of rows within public
         bounds, with noise, and nothing else (see ``docs/privacy.md``). Values that are not finite are not reported.
-    random_state : int, optional
-        Seed of the run: the start of iterations, and the draw of sites.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run: the start of iterations, and the draw of sites. 1 shows a progress bar when the fit takes
+        longer than two seconds.
 
     Attributes
     ----------
@@ -181,8 +180,6 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     local_steps: int = 10
     participation: float = 1.0
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn the components from a table (with ``sites``) or a federation.

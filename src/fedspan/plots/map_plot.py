@@ -66,10 +66,7 @@ def plot_map(
     def page(target: Path) -> None:
         beside = pictures_of(steps[-1], names_in(steps[-1], None), beside_map=True)
         write_plot(
-            target,
-            shown,
-            scatter_section(scatter, beside, remark),
-            script=asset("points.js") + asset("scatter.js"),
+            target, shown, scatter_section(scatter, beside, remark), script=asset("points.js") + asset("scatter.js")
         )
 
     return drawn(lambda axes: _draw(axes, scatter, shown, remark), page, path, ax)

@@ -32,11 +32,7 @@ _CELLS_SHOWN = "The cells are those of the tables that were given to this page."
 
 
 def write_atlas_page(
-    path: str | os.PathLike[str],
-    atlas: Atlas,
-    cells: Mapping[str, Any] | None = None,
-    *,
-    title: str = "Atlas of cells",
+    path: str | os.PathLike[str], atlas: Atlas, cells: Mapping[str, Any] | None = None, *, title: str = "Atlas of cells"
 ) -> Path:
     """Write an atlas as one HTML file that opens offline.
 

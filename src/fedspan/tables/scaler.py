@@ -69,8 +69,6 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
     with_std: bool = True
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn means and deviations from a table (with ``sites``) or a federation.

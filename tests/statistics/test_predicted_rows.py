@@ -87,5 +87,5 @@ def test_too_few_classes_fail_alike_whatever_the_rows(parameters, intercept):
     seen = fs.federate(X, sites=SITES).apply(
         predicted, slopes=np.eye(1, 3), intercepts=np.array([intercept]), **parameters
     )
-    with pytest.raises(QuorumError, match="0 of 3 sites answered .* one for each class but the first"):
+    with pytest.raises(QuorumError, match=r"0 of 3 sites answered .* one for each class but the first"):
         fs.FedStandardScaler().fit(seen)

@@ -32,11 +32,7 @@ _CELLS_SHOWN = "The cells are those of the tables that were given to this page."
 
 
 def write_atlas_page(
-    path: str | os.PathLike[str],
-    atlas: Atlas,
-    cells: Mapping[str, Any] | None = None,
-    *,
-    title: str = "Atlas of cells",
+    path: str | os.PathLike[str], atlas: Atlas, cells: Mapping[str, Any] | None = None, *, title: str = "Atlas of cells"
 ) -> Path:
     """Write an atlas as one HTML file that opens offline.
 
@@ -104,8 +100,8 @@ class _Cells:
         assert self.places is not None
         some = slice(None, None, -(-len(self.rows) // MOST_POINTS))
         labels = None if self.labels is None else self.labels[some]
-        groups = {"labels": labels, "clusters": self.clusters[some].astype(int)}
-        return Scatter(self.places[some], self.sites[some], self.rows[some], x_label="", y_label="", **groups)
+        clusters = self.clusters[some].astype(int)
+        return Scatter(self.places[some], self.sites[some], self.rows[some], labels, "", "", clusters)
 
 
 def _header(atlas: Atlas, title: str) -> Html:

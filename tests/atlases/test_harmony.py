@@ -100,7 +100,7 @@ def test_a_site_whose_rows_have_no_batch_is_named_and_not_left_out(missing, batc
     frame["donor"] = np.array(["Ann", "Bea"], dtype=object)[np.arange(300) % 2]
     model = fs.FedHarmony(**QUICK, batch="donor", batches=batches)
     frame.loc[7, "donor"] = missing
-    with pytest.raises(InputError, match="batches of site '1' can't be used: .* 1 rows have no batch"):
+    with pytest.raises(InputError, match=r"batches of site '1' can't be used: .* 1 rows have no batch"):
         model.fit(frame, sites=np.arange(300) % 3)
 
 
@@ -110,7 +110,7 @@ def test_a_site_with_a_batch_that_is_not_listed_is_named():
     model = fs.FedHarmony(**QUICK, batch=6, batches=["0", "1"])
     with pytest.raises(InputError, match="batches of site '2' can't be used"):
         model.fit(table, sites=batch)
-    with pytest.raises(InputError, match="secure sum of step 'atlases.batch_sizes' is refused"):
+    with pytest.raises(InputError, match=r"secure sum of step 'atlases\.batch_sizes' is refused"):
         model.fit(fs.federate(table, sites=batch, policy=policy))
 
 

@@ -136,10 +136,9 @@ def codes_in(labels: NDArray[np.str_], names: NDArray[np.str_]) -> Codes:
 
 def _missing(value: Any) -> bool:
     """Return whether a value is None, NaN, NaT or pandas.NA."""
-    try:
-        return value is None or bool(value != value)
-    except TypeError:  # of pandas.NA
-        return True
+    if isinstance(value, float):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NaTType", "NAType")
 
 
 def _listed(names: NDArray[np.str_]) -> str:

@@ -3,7 +3,8 @@
 Counts are negative binomial, with effects of sites on genes, eight unequal types, one missing at a site. Printed are
 seconds by phase, of the clock and of the processor, the largest memory of the process, bytes by step, and how
 clusters and labels agree with the types. ``FEDSPAN_ATLAS_CELLS=50000``, ``FEDSPAN_ATLAS_GENES=5000``,
-``FEDSPAN_ATLAS_SECURE=1`` for secure sums, ``FEDSPAN_ATLAS_MAP=tsne`` (``none``), ``FEDSPAN_ATLAS_JOBS=2`` threads of sites.
+``FEDSPAN_ATLAS_SECURE=1`` for secure sums, ``FEDSPAN_ATLAS_MAP=tsne`` (``none``),
+``FEDSPAN_ATLAS_JOBS=2`` threads of sites.
 """
 
 from __future__ import annotations

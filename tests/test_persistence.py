@@ -195,7 +195,7 @@ def test_only_models_of_ours_are_saved(tmp_path):
         InputError, match=r"PCA\(\) is no estimator of fedspan, and a saved pipeline has no other steps"
     ):
         fs.save(make_pipeline(fs.FedStandardScaler(), PCA()), tmp_path / "model")
-    with pytest.raises(InputError, match="PCA is neither an estimator or atlas of fedspan nor a pipeline"):
+    with pytest.raises(InputError, match="PCA is neither an estimator of fedspan nor a pipeline of such, nor an atlas"):
         fs.save(PCA(), tmp_path / "model")
     with pytest.raises(InputError, match="does not exist: make it first"):
         fs.save(fs.FedPCA(), tmp_path / "nowhere" / "model")

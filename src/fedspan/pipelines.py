@@ -52,11 +52,11 @@ def partial_fit(
     --------
     >>> import fedspan as fs
     >>> from sklearn.pipeline import make_pipeline
-    >>> X = np.random.default_rng(0).normal(size=(600, 3)) * [1.0, 10.0, 100.0]
+    >>> X = np.random.default_rng(0).normal(size=(6000, 3)) * [1.0, 10.0, 100.0]
     >>> model = make_pipeline(fs.FedStandardScaler(), fs.FedPCADetector())
     >>> for rows in np.split(X, 6):
     ...     model = fs.partial_fit(model, rows)
-    >>> bool(0.04 <= np.mean(model.predict(X) == -1) <= 0.06)  # 5 % were requested
+    >>> bool(0.045 <= np.mean(model.predict(X) == -1) <= 0.055)  # 5 % were requested
     True
     """
     steps = _steps(model)

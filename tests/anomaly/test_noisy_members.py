@@ -68,8 +68,9 @@ def test_one_budget_is_spent_for_all_members(kind, steps, tmp_path):
     sites = [fs.Site(f"s{i}", X[i::3], ledger=ledger) for i, ledger in enumerate(ledgers)]
     model = kind(privacy=GaussianMoments(8.0, 1e-6, **BOX), random_state=0)
     model.fit(fs.LocalFederation(sites, policy=fs.Policy(quorum="all")))
-    # The searches for two quantiles begin with the same request, which plain sums charge once.
-    assert all(7.9 < ledger.spent < 8.0 + 1e-9 for ledger in ledgers)
+    # Searches for quantiles may make the same request, which plain sums charge once. Each costs about .08, and the
+    # noise decides how many are equal; the first ones of two searches always are.
+    assert all(7.7 < ledger.spent < 8.0 + 1e-9 for ledger in ledgers)
     assert model.privacy_.worst == pytest.approx(8.0)
     assert model.privacy_.accountant["s0"] == pytest.approx(8.0, rel=0.02)
     called = [call.step for call in model.run_.calls]

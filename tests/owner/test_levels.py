@@ -218,6 +218,7 @@ SINGLE_SITES = {
         "sizes": np.ones(2),
         "steps": np.ones(2),
         "Y": np.zeros((2, 2)),
+        "starts": 1,
         "theta": 1.0,
         "sigma": 1.0,
     },

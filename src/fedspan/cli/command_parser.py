@@ -21,8 +21,17 @@ def path(name: str, metavar: str, help: str, **settings: Any) -> Argument:
     return name, {"type": Path, "metavar": metavar, "help": help, **settings}
 
 
-def add(commands: Any, name: str, target: str, help: str, *arguments: Argument, description: str, example: str) -> None:
-    """Add a command that calls `target`, written as ``module:function``, with its arguments by name.
+def add(
+    commands: Any,
+    name: str,
+    target: str,
+    help: str,
+    *arguments: Argument,
+    description: str,
+    example: str,
+    **fixed: Any,
+) -> None:
+    """Add a command that calls `target`, written as ``module:function``, with its arguments and `fixed` ones by name.
 
     Modules are imported only when their command runs.
     """
@@ -36,7 +45,7 @@ def add(commands: Any, name: str, target: str, help: str, *arguments: Argument, 
     )
     for flag, settings in arguments:
         parser.add_argument(flag, **settings)
-    parser.set_defaults(target=target)
+    parser.set_defaults(target=target, **fixed)
 
 
 def group(commands: Any, name: str, help: str, example: str) -> Any:

@@ -87,10 +87,8 @@ class FedTSNE(FedMap):
     n_jobs : int, default=1
         Threads of the layout; -1 for one per processor. With more than one a map may differ in its last digits from
         run to run.
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar for landmarks, neighbours and layout.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar for landmarks, neighbours and layout.
 
     Attributes
     ----------
@@ -159,8 +157,6 @@ class FedTSNE(FedMap):
     privacy: Any = None
     device: str | None = None
     n_jobs: int = 1
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""

@@ -89,8 +89,6 @@ offset_, residuals_, privacy_, sites_, run_
     privacy: Any = None
     device: str | None = None
     n_jobs: int = 1
-    random_state: Any = None
-    verbose: int = 0
 
     def _check_layout(self) -> None:
         whole_number("n_neighbors", self.n_neighbors, 2)

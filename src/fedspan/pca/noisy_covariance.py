@@ -14,8 +14,9 @@ Up per site: (d + 1) (d + 2) / 2 numbers, once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -27,10 +28,8 @@ from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
     MOST_COLUMNS,
-    Colluding,
-    Multiplier,
+    NoiseShare,
     NoisySums,
-    Sharers,
     Widths,
     charged_noise,
     in_unit_ball,
@@ -49,13 +48,17 @@ _CLEAR = 2.0
 
 @step("pca.noisy_gram", reveals="sums", noisy=True)
 def local_noisy_gram(
-    site: Site, center: Vector, width: Widths, box: bool, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
+    site: Site, center: Vector, width: Widths, box: bool, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
-    noisy = charged_noise(site, SENSITIVITY, multiplier, sharers, colluding)
-    d = len(center)
+    noisy = charged_noise(site, SENSITIVITY, noise)
+    return noisy_products(noisy, rows_in_bounds(site, center, width, box), len(center))
+
+
+def noisy_products(noisy: Callable[[Vector], Vector], blocks: Iterable[Matrix], d: int) -> dict[str, Any]:
+    """Return the sums of u u', u / 2 and 1 / 2 over blocks of rows u in the unit ball, with noise."""
     S, sums, rows = np.zeros((d, d)), np.zeros(d), 0
-    for U in rows_in_bounds(site, center, width, box):
+    for U in blocks:
         S += U.T @ U
         sums += U.sum(axis=0)
         rows += len(U)

@@ -115,17 +115,18 @@ def add_enrolment(group: Any, kind: str) -> None:
     add(
         group,
         "enroll",
-        f"{MODULE}:enroll_{kind}",
+        f"{MODULE}:enroll",
         "make a key here, and a request to take part with it",
         *arguments,
         description="Make a key on this machine, which it does not leave, and a request for the authority. "
         "In a kit that takes part already, the new key replaces the one of now when the authority approves it.",
         example=f"fedspan {kind} enroll{'' if kind == 'coordinator' else f' {name}'}",
+        kind=kind,
     )
     add(
         group,
         "join",
-        f"{MODULE}:join_{kind}",
+        f"{MODULE}:join",
         "install the signed list of participants, with this kit's certificate",
         path("kit", "KIT", f"the {kind}'s kit"),
         path("list", "members.json", "the list, from the authority"),
@@ -133,4 +134,5 @@ def add_enrolment(group: Any, kind: str) -> None:
         description="Install the list of participants that the authority has signed, with the certificate of this kit. "
         "A process that runs with the kit takes it up.",
         example=f"fedspan {kind} join kits/{name} members.json",
+        kind=kind,
     )

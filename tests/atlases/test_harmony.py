@@ -93,6 +93,28 @@ def test_a_column_of_text_may_hold_the_batch():
         model.transform(frame)
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
+@pytest.mark.parametrize("batches", [None, ["Ann", "Bea"]])
+def test_a_site_whose_rows_have_no_batch_is_named_and_not_left_out(missing, batches):
+    X, _, _ = types_and_batches()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["donor"] = np.array(["Ann", "Bea"], dtype=object)[np.arange(300) % 2]
+    model = fs.FedHarmony(**QUICK, batch="donor", batches=batches)
+    frame.loc[7, "donor"] = missing
+    with pytest.raises(InputError, match=r"batches of site '1' can't be used: .* 1 rows have no batch"):
+        model.fit(frame, sites=np.arange(300) % 3)
+
+
+def test_a_site_with_a_batch_that_is_not_listed_is_named():
+    X, _, batch = types_and_batches()
+    table, policy = np.column_stack([X, batch]), fs.Policy(secure_sum=True)
+    model = fs.FedHarmony(**QUICK, batch=6, batches=["0", "1"])
+    with pytest.raises(InputError, match="batches of site '2' can't be used"):
+        model.fit(table, sites=batch)
+    with pytest.raises(InputError, match=r"secure sum of step 'atlases\.batch_sizes' is refused"):
+        model.fit(fs.federate(table, sites=batch, policy=policy))
+
+
 def test_under_secure_sums_the_result_is_the_same():
     X, _, batch = types_and_batches(batches=4)
     policy = fs.Policy(secure_sum=True)

@@ -29,7 +29,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.atlases.parts.batch_labels import Column, features_of, local_batch_sizes, sites_are_batches, without_batch
+from fedspan.atlases.parts.batch_labels import (
+    Column,
+    features_of,
+    local_batch_sizes,
+    refuse_failed_steps,
+    sites_are_batches,
+    without_batch,
+)
 from fedspan.atlases.parts.harmony_rows import HarmonyRows, add_shares
 from fedspan.atlases.parts.row_draws import grid_steps
 from fedspan.atlases.parts.soft_clusters import Rounds, batch_sums, moved, penalties, reference_and_effects, unit
@@ -235,7 +242,9 @@ def harmony(
     settings = settings or HarmonySettings()
     names = np.array(fed.sites, dtype=str) if names is None else names
     found = moments(fed if column < 0 else fed.apply(without_batch, column=column), feature_names)
-    sizes = whole(fed.sum(local_batch_sizes, column=column, names=names), sizes=(len(names),))["sizes"]
+    counted = sum_of_all(fed, local_batch_sizes, column=column, names=names)
+    refuse_failed_steps(counted.failed)
+    sizes = whole(counted, sizes=(len(names),))["sizes"]
     K, d = settings.n_clusters or min(max(1, round(found.n / 30)), 100), len(found.mean)
     if found.n < K:
         raise InputError(f"n_clusters={K} is more than the number of rows (n_samples={found.n})")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from fedspan.checks import text_columns
+from fedspan.checks import text_columns, true_or_false
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -136,6 +136,9 @@ class FedEstimator(_Parameters, BaseEstimator):
 
         Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
         """
+        for name in self._get_param_names():
+            if isinstance(getattr(type(self), name, None), bool):
+                true_or_false(name, getattr(self, name))
         fed = self._as_federation(X, y, sites, task, sample_weight, **checks)
         needs = self._single_replies()
         if needs is not None:

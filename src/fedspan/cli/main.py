@@ -59,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # a folder that can't be written to, a full disk
         if error.filename is None or error.strerror is None:
             raise
-        print(f"fedspan: {error.filename} cannot be read or written: {error.strerror}", file=sys.stderr)
+        way_out = "; choose another folder, or allow it there" if isinstance(error, PermissionError) else ""
+        print(f"fedspan: {error.filename} cannot be read or written: {error.strerror}{way_out}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         kept = "; finished calls are kept, continue with --resume" if function == "run" else ""

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.base import Learner, LearnsOn, WeightedTransformer, check_aggregator, in_single_precision, secure
-from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Policy
 from fedspan.pca.covariance import moment_axes
@@ -459,7 +459,6 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
 
     def _check_parameters(self) -> None:
         one_of("solver", self.solver, tuple(SOLVERS))
-        true_or_false("whiten", self.whiten)
         one_of("output", self.output, ("eigenspace", "node", "trimmed"))
         check_aggregator(self.aggregator)
         check_moments(self.privacy, self.aggregator)

@@ -29,14 +29,7 @@ class Commands:
         self._module = module
 
     def add(
-        self,
-        name: str,
-        help: str,
-        *arguments: Argument,
-        description: str,
-        example: str,
-        target: str = "",
-        **fixed: Any,
+        self, name: str, help: str, *arguments: Argument, description: str, example: str, target: str = "", **fixed: Any
     ) -> None:
         """Add a command that calls `target`, written as ``module:function``, with its arguments and `fixed` ones.
 

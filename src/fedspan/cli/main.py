@@ -245,9 +245,7 @@ def _add_federation(commands: Commands) -> None:
         target="fedspan.cli.federation.demo_federation_command:demo",
     )
     coordinator = commands.group(
-        "coordinator",
-        "run the coordinator of a real federation",
-        "fedspan coordinator start kits/coordinator",
+        "coordinator", "run the coordinator of a real federation", "fedspan coordinator start kits/coordinator"
     )
     members_parser.add_authority(federation)
     members_parser.add_operation(federation)

@@ -120,26 +120,17 @@ class FedEstimator(_Parameters, BaseEstimator):
         return names
 
     @contextmanager
-    def _fitting(
-        self,
-        X: Any,
-        y: Any,
-        sites: Any,
-        task: Any = None,
-        sample_weight: Any = None,
-        agree: Agree | None = None,
-        **checks: Any,
-    ) -> Iterator[Federation]:
+    def _fitting(self, X: Any, y: Any, sites: Any, *, agree: Agree | None = None, **given: Any) -> Iterator[Federation]:
         """Run the block as one run on the federation that `X` is or becomes: the calls are the same.
 
         `agree` is how the sites agree on their columns, if the same call is to learn more (`OneRound`).
 
-        Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
+        Sets ``n_features_in_``, ``sites_`` and ``run_``. What else is `given` goes to `_as_federation`.
         """
         for name in self._get_param_names():
             if isinstance(getattr(type(self), name, None), bool):
                 true_or_false(name, getattr(self, name))
-        fed = self._as_federation(X, y, sites, task, sample_weight, **checks)
+        fed = self._as_federation(X, y, sites, **given)
         needs = self._single_replies()
         if needs is not None:
             fed.need_single_replies(f"{type(self).__name__}{needs}", or_totals=self._totals_will_do())
@@ -306,7 +297,10 @@ class FedEstimator(_Parameters, BaseEstimator):
         reset: bool = True,
         **checks: Any,
     ) -> Federation:
-        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns."""
+        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns.
+
+        `checks` go to scikit-learn's validation of tables.
+        """
         if isinstance(X, Federation):
             if sample_weight is not None:
                 raise InputError(

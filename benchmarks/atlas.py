@@ -1,9 +1,10 @@
 """The whole way of an atlas: generated counts of 50,000 cells x 5,000 genes at five sites, to clusters and a map.
 
 Counts are negative binomial, with effects of sites on genes, eight unequal types, one missing at a site. Printed are
-seconds by phase, of the clock and of the processor, the largest memory of the process, bytes, and how clusters and
-labels agree with the types. ``FEDSPAN_ATLAS_CELLS=50000``, ``FEDSPAN_ATLAS_GENES=5000``, ``FEDSPAN_ATLAS_SECURE=1`` for
-secure sums, ``FEDSPAN_ATLAS_MAP=tsne`` (``none``), ``FEDSPAN_ATLAS_JOBS=2`` threads of sites.
+seconds by phase, of the clock and of the processor, the largest memory of the process, bytes by step, and how
+clusters and labels agree with the types. ``FEDSPAN_ATLAS_CELLS=50000``, ``FEDSPAN_ATLAS_GENES=5000``,
+``FEDSPAN_ATLAS_SECURE=1`` for secure sums, ``FEDSPAN_ATLAS_MAP=tsne`` (``none``),
+``FEDSPAN_ATLAS_JOBS=2`` threads of sites.
 """
 
 from __future__ import annotations
@@ -68,12 +69,23 @@ def main() -> dict[str, float]:
     print(f"{seconds:.0f} s, of the processor {processor:.0f} s; {_memory():.2f} GB at most", flush=True)
     up, down = run.bytes_up / SITES / 1e6, run.bytes_down / SITES / 1e6
     print(f"{len(run.calls)} calls, {up:.0f} MB up and {down:.0f} MB down a site")
+    _print_bytes(run.calls)
     print(found.summary())
     whole = found.annotate(data[data.obs["site"] == "0"].copy(), site="0")
     agreed = adjusted_rand_score(whole.obs["type"], whole.obs["leiden"])
     right = float((whole.obs["label"].astype(str) == whole.obs["type"].astype(str)).mean())
     print(f"site 0: clusters and types {agreed:.3f}, labels {right:.3f}")
     return {"seconds": seconds, "processor": processor, "GB": _memory(), "clusters and types": agreed, "labels": right}
+
+
+def _print_bytes(calls):
+    """Print the steps that move most bytes."""
+    totals = {}
+    for call in calls:
+        n, up, down = totals.get(call.step, (0, 0, 0))
+        totals[call.step] = n + 1, up + sum(call.bytes_up.values()), down + sum(call.bytes_down.values())
+    for step, (n, up, down) in sorted(totals.items(), key=lambda one: -one[1][2])[:6]:
+        print(f"  {step}: {n} calls, {up / SITES / 1e6:.1f} MB up and {down / SITES / 1e6:.1f} MB down a site")
 
 
 class _Phases(Observer):

@@ -167,3 +167,21 @@ def test_names_of_columns_pass_through_transforms():
     assert adjusted.covariates_.tolist() == [encoded.index("age")]
     scaler.fit(fs.federate(frame[["age", "dose"]].to_numpy()))
     assert not hasattr(scaler, "names_before_")
+
+
+TRUTH_VALUES = [
+    (name, parameter.name)
+    for name in fs.__all__
+    if name.startswith("Fed") and name != "Federation"
+    for parameter in inspect.signature(getattr(fs, name)).parameters.values()
+    if isinstance(parameter.default, bool)
+]
+
+
+@pytest.mark.parametrize(("estimator", "name"), TRUTH_VALUES)
+def test_a_word_is_no_truth_value(estimator, name):
+    model = getattr(fs, estimator)(**{name: "no"})
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    y = X @ [1.0, 2.0, 3.0, 4.0] if get_tags(model).target_tags.required else None
+    with pytest.raises(InputError, match=f"{name}='no' must be True or False"):
+        model.fit(X, y, sites=np.arange(60) % 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from functools import cache, wraps
 from typing import Any, Self
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from fedspan.checks import text_columns
+from fedspan.checks import text_columns, true_or_false
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -56,7 +57,16 @@ def in_single_precision(X: Any) -> bool:
     return bool((isinstance(X, np.ndarray) or hasattr(X, "tocsr")) and X.dtype == np.float32)
 
 
-class FedEstimator(BaseEstimator):
+@dataclass(eq=False, repr=False)
+class _Parameters:
+    """The parameters that all estimators have."""
+
+    _: KW_ONLY
+    random_state: Any = None
+    verbose: int = 0
+
+
+class FedEstimator(_Parameters, BaseEstimator):
     """Base of the estimators.
 
     ``fit`` takes a table, with ``sites`` naming the site of each row (none: one site), or a federation.
@@ -110,23 +120,17 @@ class FedEstimator(BaseEstimator):
         return names
 
     @contextmanager
-    def _fitting(
-        self,
-        X: Any,
-        y: Any,
-        sites: Any,
-        task: Any = None,
-        sample_weight: Any = None,
-        agree: Agree | None = None,
-        **checks: Any,
-    ) -> Iterator[Federation]:
+    def _fitting(self, X: Any, y: Any, sites: Any, *, agree: Agree | None = None, **given: Any) -> Iterator[Federation]:
         """Run the block as one run on the federation that `X` is or becomes: the calls are the same.
 
         `agree` is how the sites agree on their columns, if the same call is to learn more (`OneRound`).
 
-        Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
+        Sets ``n_features_in_``, ``sites_`` and ``run_``. What else is `given` goes to `_as_federation`.
         """
-        fed = self._as_federation(X, y, sites, task, sample_weight, **checks)
+        for name in self._get_param_names():
+            if isinstance(getattr(type(self), name, None), bool):
+                true_or_false(name, getattr(self, name))
+        fed = self._as_federation(X, y, sites, **given)
         needs = self._single_replies()
         if needs is not None:
             fed.need_single_replies(f"{type(self).__name__}{needs}", or_totals=self._totals_will_do())
@@ -214,15 +218,7 @@ class FedEstimator(BaseEstimator):
         if latest is not None:
             self.learned_at_ = latest
 
-    def _update(
-        self,
-        X: Any,
-        sites: Any,
-        batch: str | None,
-        fading: Fading,
-        learn: Learner,
-        rows: bool,
-    ) -> set[str]:
+    def _update(self, X: Any, sites: Any, batch: str | None, fading: Fading, learn: Learner, rows: bool) -> set[str]:
         """Learn from new rows as one run; return the sites that failed after they had agreed on the columns.
 
         Sets ``run_``, and adds to ``sites_`` and to ``counted_batches_``.
@@ -258,10 +254,9 @@ class FedEstimator(BaseEstimator):
         return agreed
 
     def _observers(self) -> list[ProgressBar]:
-        verbose = getattr(self, "verbose", 0)
-        if not isinstance(verbose, int | np.integer | np.bool_):
-            raise InputError(f"verbose={verbose!r} must be 0, or 1 for a progress bar")
-        return [ProgressBar()] if verbose else []
+        if not isinstance(self.verbose, int | np.integer | np.bool_):
+            raise InputError(f"verbose={self.verbose!r} must be 0, or 1 for a progress bar")
+        return [ProgressBar()] if self.verbose else []
 
     def _settings_that_count(self) -> dict[str, Any]:
         """Return the parameters that have an effect, for the record of the run."""
@@ -303,7 +298,10 @@ class FedEstimator(BaseEstimator):
         reset: bool = True,
         **checks: Any,
     ) -> Federation:
-        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns."""
+        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns.
+
+        `checks` go to scikit-learn's validation of tables.
+        """
         if isinstance(X, Federation):
             if sample_weight is not None:
                 raise InputError(
@@ -361,7 +359,7 @@ class FedEstimator(BaseEstimator):
 
     def _seed(self) -> int | None:
         """Return `random_state` as a seed; ``None`` leaves it to the federation."""
-        random_state = getattr(self, "random_state", None)
+        random_state = self.random_state
         if random_state is None:
             return None
         if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:

@@ -14,7 +14,6 @@ import json
 import lzma
 import math
 import os
-import tempfile
 import zipfile
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import json_value
+from fedspan.durable.whole_file import temporary_beside
 from fedspan.errors import InputError
 from fedspan.federation import RunRecord
 
@@ -67,7 +67,7 @@ def save(model: Any, path: str | os.PathLike[str], *, record: bool = True) -> No
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist: make it first")
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    descriptor, temporary = temporary_beside(target)
     try:
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr(

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
+from fedspan.atlases.harmony_by_sums import local_begin, local_centres
 from fedspan.atlases.parts.soft_clusters import unit
 from fedspan.audit import audit
 from fedspan.errors import InputError, PolicyError
@@ -90,6 +91,28 @@ def test_a_column_of_text_may_hold_the_batch():
     frame.loc[3, "donor"] = None
     with pytest.raises(fs.errors.FedspanError, match="1 rows have no batch"):
         model.transform(frame)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
+@pytest.mark.parametrize("batches", [None, ["Ann", "Bea"]])
+def test_a_site_whose_rows_have_no_batch_is_named_and_not_left_out(missing, batches):
+    X, _, _ = types_and_batches()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["donor"] = np.array(["Ann", "Bea"], dtype=object)[np.arange(300) % 2]
+    model = fs.FedHarmony(**QUICK, batch="donor", batches=batches)
+    frame.loc[7, "donor"] = missing
+    with pytest.raises(InputError, match=r"batches of site '1' can't be used: .* 1 rows have no batch"):
+        model.fit(frame, sites=np.arange(300) % 3)
+
+
+def test_a_site_with_a_batch_that_is_not_listed_is_named():
+    X, _, batch = types_and_batches()
+    table, policy = np.column_stack([X, batch]), fs.Policy(secure_sum=True)
+    model = fs.FedHarmony(**QUICK, batch=6, batches=["0", "1"])
+    with pytest.raises(InputError, match="batches of site '2' can't be used"):
+        model.fit(table, sites=batch)
+    with pytest.raises(InputError, match=r"secure sum of step 'atlases\.batch_sizes' is refused"):
+        model.fit(fs.federate(table, sites=batch, policy=policy))
 
 
 def test_under_secure_sums_the_result_is_the_same():
@@ -249,3 +272,23 @@ def test_lost_replies_of_steps_that_no_site_may_miss_are_requested_again():
 def test_settings_that_cannot_work_are_refused(parameters, message):
     with pytest.raises(InputError, match=message):
         fs.FedHarmony(**parameters).fit(types_and_batches(60)[0])
+
+
+def test_rows_kept_for_one_run_serve_no_other_one():
+    """What a site keeps is known by all that it was made of; the names ["12"] and ["1", "2"] have the same bytes."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X[:, 2] = 12.0
+    fed = fs.LocalFederation([fs.Site("12", X)])
+
+    def centres(column=-1, names=("12",)):
+        d, B = 3 - (column >= 0), len(names)
+        fixed = {"steps": np.ones(d), "starts": 1, "theta": 1.0, "sigma": 0.1, "sizes": np.full(B, 40.0 / B)}
+        fed.ask(local_begin, column=column, names=np.array(names), Y=np.eye(2, d), **fixed)
+        return fed.ask(local_centres, done=0, turn=0, draw=0, blocks=2, Y=np.eye(2, d), counts=None)
+
+    assert centres()["12"]["sums"].shape == (2, 3)
+    assert centres(column=2)["12"]["sums"].shape == (2, 2)
+    for column in (-1, 2):
+        centres(column)
+        with pytest.raises(fs.errors.QuorumError, match="batch"):
+            centres(column, names=("1", "2"))

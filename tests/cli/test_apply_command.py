@@ -239,3 +239,30 @@ def test_a_long_table_is_worked_on_in_parts_with_progress(tables, monkeypatch, c
     whole, parts = pd.read_csv("whole.csv"), pd.read_csv("parts.csv")
     np.testing.assert_allclose(parts["score"], whole["score"])
     assert parts["alarm"].equals(whole["alarm"])
+
+
+def test_a_classifier_gives_the_probability_of_each_class(tables, capsys):
+    for name in ("north", "south"):
+        frame = pd.read_parquet(f"{name}.parquet")
+        frame.assign(cost=np.where(frame["age"] + 9 * frame["pulse"].rank() % 7 > 60, "high", "low")).to_parquet(
+            f"{name}.parquet"
+        )
+    model = trained('name = "FedLogisticRegression"\nridge = 1.0', data='target = "cost"')
+    results = applied()
+    assert list(results.columns) == ["prediction", "probability_high", "probability_low"]
+    expected = model.predict_proba(tables[["age", "dose", "pulse"]])
+    np.testing.assert_allclose(results[["probability_high", "probability_low"]], expected)
+    np.testing.assert_array_equal(results["prediction"] == "high", results["probability_high"] > 0.5)
+    assert "columns 'prediction', 'probability_high' and 'probability_low'" in capsys.readouterr().out
+
+
+def test_a_folder_that_may_not_be_written_to_is_named_with_the_file(tables, monkeypatch, capsys):
+    trained('name = "FedKMeans"\nn_clusters = 2', data='drop = ["cost"]')
+
+    def refuse(**where):
+        raise PermissionError(13, "Permission denied", "/a/name/that/the/user/did/not/choose")
+
+    monkeypatch.setattr("fedspan.durable.whole_file.tempfile.mkstemp", refuse)
+    assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 2
+    words = "out.csv cannot be read or written: Permission denied; choose another folder, or allow it there\n"
+    assert capsys.readouterr().err == f"fedspan: {words}"

@@ -36,6 +36,18 @@ def test_the_density_is_that_of_the_positions():
     np.testing.assert_allclose(model.density_, expected, atol=1e-4)
 
 
+def test_parameters_of_transforms_do_not_travel_with_every_round():
+    X, _ = blobs()
+    wide = np.concatenate([X, np.zeros((len(X), 500))], axis=1)
+    fed = fs.federate(wide, sites=np.arange(150) % 3)
+    seen = fs.FedPCA(4, random_state=0).fit(fed).transform(fed)
+    model = make(sums_settings={"rounds": 3, "exaggeration_rounds": 1}).fit(seen)
+    sizes = {call.step: call.bytes_down["0"] for call in model.run_.calls}
+    assert sizes["maps.ties"] > 8 * 4 * wide.shape[1]  # the components
+    payload = 8 * (2 * 32 * 32 + 2 * len(model.center_positions_))
+    assert payload < sizes["maps.move"] < payload + 1000
+
+
 def test_a_site_that_drops_out_in_mid_run_is_not_on_the_map():
     X, y = blobs()
     sites = np.arange(150) % 5

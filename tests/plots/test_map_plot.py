@@ -42,6 +42,7 @@ def test_new_rows_are_placed_beside_the_old_ones(tmp_path):
         X, sites=np.arange(60) % 3
     )
     path = fs.plot_map(model, labels=np.arange(60) % 2, new=X[:5], path=tmp_path / "map.html")
+    assert "60 rows of 3 sites and 5 new rows. Near" in path.read_text(encoding="utf-8")
     data = Page(path.read_text(encoding="utf-8")).map_data()
     assert data["ways"]["label"]["names"] == ["0", "1", "new"]
     assert "new" in data["ways"]["site"]["names"]
@@ -57,6 +58,7 @@ def test_coordinates_of_new_rows_alone(tmp_path):
     drawn = fs.plot_map(pipeline, new=X, labels=X[:, 0], ax=axes())
     assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("component 1", "component 2")
     assert fs.plot_map(pipeline, new=X, path=tmp_path / "a.png").stat().st_size > 1000
+    assert ">40 new rows. " in fs.plot_map(pipeline, new=X, path=tmp_path / "map.html").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="keeps no map"):
         fs.plot_map(pipeline, ax=axes())
     with pytest.raises(InputError, match="has 1 coordinates"):

@@ -61,9 +61,32 @@ def test_equals_scikit_learn(options):
     theirs = StandardScaler(**options).fit(X)
     np.testing.assert_allclose(ours.transform(X), theirs.transform(X), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(ours.inverse_transform(ours.transform(X)), X, rtol=1e-12)
+    for name in ("var_", "scale_"):
+        assert (getattr(ours, name) is None) == (getattr(theirs, name) is None)
     if not options:
         assert ours.scale_[1] == ours.scale_[2] == 1.0
         assert ours.n_samples_seen_ == 200
+
+
+def test_without_deviations_it_learns_on_is_saved_and_is_loaded(tmp_path):
+    X = np.random.default_rng(2).normal(2.0, 3.0, size=(60, 3))
+    scaler = fs.FedStandardScaler(with_std=False)
+    for batch in (X[:20], X[20:]):
+        scaler.partial_fit(batch, sites=np.arange(len(batch)) % 2)
+    np.testing.assert_allclose(scaler.mean_, X.mean(axis=0), rtol=1e-12)
+    assert scaler.var_ is None
+    scaler.save(tmp_path / "scaler.fedspan")
+    loaded = fs.load(tmp_path / "scaler.fedspan")
+    assert loaded.scale_ is None
+    np.testing.assert_array_equal(loaded.transform(X), scaler.transform(X))
+    with pytest.raises(InputError, match="was fitted with with_std=False, and has no variances"):
+        scaler.set_params(with_std=True).partial_fit(X)
+
+
+@pytest.mark.parametrize("name", ["with_mean", "with_std"])
+def test_a_word_is_no_truth_value(name):
+    with pytest.raises(InputError, match=f"{name}='no' must be True or False"):
+        fs.FedStandardScaler(**{name: "no"}).fit([[1.0], [2.0]])
 
 
 def test_float32_is_kept_and_moments_are_double():

@@ -66,10 +66,8 @@ class FedAnomalyDetector(JoinedMembers):
     privacy : fedspan.privacy.GaussianMoments, optional
         Differential privacy: all sums have noise, of one budget for all members, their ranks and the threshold (see
         ``docs/privacy.md``).
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -120,8 +118,6 @@ class FedAnomalyDetector(JoinedMembers):
     least_rows: int = 1
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the members, their ranks and the threshold from a table (with ``sites``) or a federation."""

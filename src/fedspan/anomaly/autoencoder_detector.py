@@ -142,10 +142,9 @@ class FedAutoencoderDetector(NetworkDetector):
     aggregator : Aggregator, optional
         Where sites may be malicious: the rule that combines means, deviations, changes of weights, errors and the
         fractions below a threshold, such as ``fedspan.aggregation.CoordinateMedian()``. It needs single replies.
-    random_state : int, optional
-        Seed of the run: first weights, sites of each round, rows held back, order of rows.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run: first weights, sites of each round, rows held back, order of rows. 1 shows a progress bar when
+        the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -210,5 +209,3 @@ class FedAutoencoderDetector(NetworkDetector):
     check_every: int = 10
     held_back: float = 0.1
     aggregator: Aggregator | None = None
-    random_state: Any = None
-    verbose: int = 0

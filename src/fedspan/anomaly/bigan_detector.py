@@ -214,8 +214,6 @@ class FedBiGANDetector(NetworkDetector):
     check_every: int = 10
     held_back: float = 0.1
     aggregator: Aggregator | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

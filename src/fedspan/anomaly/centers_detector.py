@@ -64,10 +64,8 @@ class FedCentersDetector(ExplainedDetector):
         Differential privacy: all sums have noise, three quarters of the budget for the model and one for the threshold
         (see ``docs/privacy.md``). Each centre then needs more rows than its noise, so
         that there are fewer of them; `least_rows` has no effect.
-    random_state : int, optional
-        Seed of the centres' start.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the centres' start; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -119,8 +117,6 @@ class FedCentersDetector(ExplainedDetector):
     least_rows: int = 1
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Find centres of the rows of a table (with ``sites``) or a federation, and learn the threshold."""

@@ -73,10 +73,8 @@ class FedIsolationDetector(ExplainedDetector):
         Differential privacy: all sums have noise, three quarters of the budget for the model and one for the threshold
         (see ``docs/privacy.md``). A row of the subsample then stands for more rows than the
         noise of a leaf, and cuts are drawn around noisy means.
-    random_state : int, optional
-        Seed of the cuts.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the cuts; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -128,8 +126,6 @@ class FedIsolationDetector(ExplainedDetector):
     quantile: float = 0.95
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Draw trees, count the rows of a table (with ``sites``) or a federation, and learn the threshold."""

@@ -134,10 +134,8 @@ class LocalPCADetector(FedDetector):
         Of the site's own training scores; the smaller the site, the less precise it is on new rows.
     scale : bool, default=True
         Divide by the deviation of each of the site's columns.
-    random_state : int, optional
-        Seed of the run. Nothing here is random.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Nothing is random; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -165,8 +163,6 @@ class LocalPCADetector(FedDetector):
     _: KW_ONLY
     quantile: float = 0.95
     scale: bool = True
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Let every site of a table (with ``sites``) or a federation learn its own detector."""

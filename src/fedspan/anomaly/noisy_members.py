@@ -16,17 +16,11 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from fedspan.anomaly.parts.isolation_trees import (
-    Features,
-    IsolationCounts,
-    check_trees,
-    counted_leaves,
-    grown_trees,
-)
+from fedspan.anomaly.parts.isolation_trees import Features, IsolationCounts, check_trees, counted_leaves, grown_trees
 from fedspan.checks import real_number
 from fedspan.clustering.noisy_k_means import clusters_within, fewest_rows, local_noisy_cells
 from fedspan.clustering.parts.rows_by_centre import Clusters
@@ -35,7 +29,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.pca.noisy_covariance import local_noisy_gram
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments, check_moments
-from fedspan.privacy.noisy_sums import BLOCK_ROWS, Colluding, Multiplier, NoisySums, Sharers, charged_noise, noisy_sums
+from fedspan.privacy.noisy_sums import BLOCK_ROWS, NoiseShare, NoisySums, charged_noise, noisy_sums
 from fedspan.sums.moments import Moments
 from fedspan.sums.noisy_moments import local_noisy_sums, moments_within
 from fedspan.sums.noisy_quantiles import ROUNDS, local_noisy_counts
@@ -61,12 +55,10 @@ LARGEST_RANK = 10.0
 
 
 @step("anomaly.noisy_leaf_counts", reveals="sums", noisy=True)
-def local_noisy_leaves(
-    site: Site, features: Features, cuts: Matrix, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
-) -> dict[str, Any]:
+def local_noisy_leaves(site: Site, features: Features, cuts: Matrix, **noise: Unpack[NoiseShare]) -> dict[str, Any]:
     """Leaves the site: the number of its rows in each leaf of each tree, with noise; charged."""
     check_trees(features, cuts, n_columns(site))
-    noisy = charged_noise(site, math.sqrt(len(cuts)), multiplier, sharers, colluding)
+    noisy = charged_noise(site, math.sqrt(len(cuts)), noise)
     alone = (np.asarray(batch.X, dtype=np.float64) for batch in site.batches_alone(BLOCK_ROWS))
     return {"counts": noisy(counted_leaves(alone, features, cuts).astype(np.float64))}
 

@@ -107,10 +107,8 @@ class FedPCADetector(ExplainedDetector):
         Differential privacy, with solver ``"auto"`` or ``"covariance"`` and a `quantile` below 1: three quarters of the
         budget for a covariance with noise, one for the threshold (see ``docs/privacy.md``). The ridge is then at least
         about the noise of the covariance.
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -183,8 +181,6 @@ class FedPCADetector(ExplainedDetector):
     left_out: bool | str = "auto"
     solver_options: Mapping[str, Any] | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn subspace, covariance and threshold from a table (with ``sites``) or a federation."""

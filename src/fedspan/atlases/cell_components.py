@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
-from fedspan.atlases.parts.batch_labels import codes_in, texts_of
+from fedspan.atlases.parts.batch_labels import codes_in, refuse_failed_steps, texts_of
 from fedspan.atlases.parts.cell_rows import cells_of, kept_log_blocks, log_blocks
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
@@ -90,6 +90,7 @@ def obs_names(run: Federation, *, batch: str) -> NDArray[np.str_]:
         return reply
 
     replies = run.accept(run.ask(local_obs_names, batch=batch), check)
+    refuse_failed_steps(replies.failed)
     return np.unique(np.concatenate([np.asarray(reply["names"], dtype=str) for reply in replies.ok.values()]))
 
 

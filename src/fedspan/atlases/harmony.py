@@ -67,10 +67,8 @@ class FedHarmony(FedTransformer, FedEstimator):
     least_rows : int, default=1
         The start requests no sum of fewer rows, and no two that differ by fewer. With 1, the k-means of the paper, the
         directions of single rows can be among its sums.
-    random_state : int, optional
-        Seed of the start and of the blocks.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the start and of the blocks; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -128,8 +126,6 @@ class FedHarmony(FedTransformer, FedEstimator):
     tol_cluster: float = 1e-4
     n_init: int = 4
     least_rows: int = 1
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the effects of the batches of a table (with ``sites``) or a federation."""

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.atlases.parts.batch_labels import Column, batch_codes, features_of, labels_of, rows_of, sites_are_batches
+from fedspan.atlases.parts.batch_labels import (
+    Column,
+    batch_codes,
+    features_of,
+    labels_of,
+    refuse_failed_steps,
+    rows_of,
+    sites_are_batches,
+)
 from fedspan.atlases.parts.soft_clusters import Rounds, assigned, batch_sums, corrected, effects_beside, row_parts, unit
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
@@ -106,6 +114,7 @@ def new_effects(
         so_far = rounds.effects.reshape(done, B, K * d)
         shared = {"column": column, "names": names, "sigma": sigma, "starts": starts}
         total = fed.sum(local_new_batch_sums, Y=Y[: done + 1], effects=so_far, **shared)
+        refuse_failed_steps(total.failed)
         whole(total, n=(B, K), s=(B, K, d), sizes=(B,))
         sizes = total["sizes"]
         effects = effects_beside(references[done], total["n"], total["s"], lamb, starts)

@@ -110,7 +110,7 @@ Counts of few rows are suppressed. In the study file, optional:
 APPLY = """\
 Apply a trained model to new rows, and write one line per row: of a detector the score (higher is more unusual), whether
 it is an alarm (true or false), and the features with the largest shares of the score; of the others the cluster, the
-components, the position on the map or the prediction.
+components, the position on the map or the prediction, with the probability of each class if it is one.
 
 Columns are matched by name, whatever their order, and others are ignored. A CSV file is read and written as those of
 the study are: with its separator, decimal point and encoding.

@@ -62,10 +62,8 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
     privacy : fedspan.privacy.GaussianMoments, optional
         Differential privacy: all sums have noise (see ``docs/privacy.md``). Then `max_iter` rounds are made, at most 7;
         the default start is drawn with noisy means and variances; `n_init`, `tol` and `least_rows` have no effect.
-    random_state : int, optional
-        Seed of the start.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the start; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -116,8 +114,6 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
     least_rows: int = 1
     post_labels: bool = False
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Find the centres of the rows of a table (with ``sites``) or a federation.

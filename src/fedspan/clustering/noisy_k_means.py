@@ -15,24 +15,21 @@ coordinator then clusters by their noisy counts. A centre with too few rows move
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fedspan.clustering.parts.rows_by_centre import Clusters
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.federation.site.parameters import Matrix, PositiveVector, Vector
 from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.linalg.small_clusters import k_means
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
 from fedspan.privacy.noisy_sums import (
     Centres,
-    Colluding,
-    Multiplier,
+    NoiseShare,
     NoisySums,
-    Sharers,
-    Widths,
     charged_noise,
     in_unit_ball,
     noisy_sums,
@@ -59,17 +56,10 @@ UNPOSTED = "labels of rows, if they are posted later"
 
 @step("clustering.noisy_cells", reveals="sums", noisy=True)
 def local_noisy_cells(
-    site: Site,
-    center: Vector,
-    width: Widths,
-    box: bool,
-    centres: Centres,
-    multiplier: Multiplier,
-    sharers: Sharers,
-    colluding: Colluding,
+    site: Site, center: Vector, width: PositiveVector, box: bool, centres: Centres, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
-    noisy = charged_noise(site, SENSITIVITY, multiplier, sharers, colluding)
+    noisy = charged_noise(site, SENSITIVITY, noise)
     k, d = centres.shape
     exact, centres = np.zeros((k, d + 1)), on_grid(centres)
     ratio = width / _length(width)  # from a length for each column to the same for all

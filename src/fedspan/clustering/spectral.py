@@ -93,8 +93,6 @@ class FedSpectralClustering(LabelledRows):
     landmark_settings: Mapping[str, Any] | None = None
     device: str | None = None
     privacy: Any = None
-    random_state: Any = None
-    verbose: int = 0
 
     def _single_replies(self) -> str | None:
         return f"(share={self.share!r})"

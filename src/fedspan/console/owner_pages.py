@@ -50,11 +50,7 @@ class OwnerPages:
         """Return what a server needs."""
         shows = {"/": self.studies, "/data": self.data, "/log": self.log, "/log.jsonl": self.export}
         changes = {"/decide": self.decide, "/stop": self.stop, "/pause": self.pause, "/resume": self.resume}
-        return Pages(
-            {**shows, "/budget": self.budget},
-            changes,
-            lambda: site_metrics(self._fresh()),
-        )
+        return Pages({**shows, "/budget": self.budget}, changes, lambda: site_metrics(self._fresh()))
 
     # What changes something.
 

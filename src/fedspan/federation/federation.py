@@ -323,6 +323,14 @@ class Federation:
         transforms = (*self._view.transforms, Transform.of(transform, parameters, columns))
         return self._with(transforms=transforms, names=None)
 
+    def by_state(self) -> Federation:
+        """Return a view for steps that use a site's state and no rows: parameters of transforms then do not travel.
+
+        Transforms that add noise or select rows stay, since owners' rules and ledgers depend on them.
+        """
+        stay = any(one.private or one.selects for one in self._view.transforms)
+        return self if stay else self._with(transforms=(), names=None)
+
     def named(self, names: Iterable[str]) -> Federation:
         """Return the federation with names for the columns that its last transform shows; the sites have none."""
         return self._with(names=tuple(names))

@@ -82,10 +82,8 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         With an aggregator: of the subspace median that starts it; "node" is the paper's.
     threshold : float or None, default=10.0
         With an aggregator: refuse gradients longer than this many times the median length.
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -173,8 +171,6 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     groups: int | None = None
     output: str = "eigenspace"
     threshold: float | None = 10.0
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, task: Any = None, sites: Any = None) -> Self:
         """Learn from a table (``task`` and ``sites`` name those of each row) or from a federation that has tasks.
@@ -187,7 +183,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
                 raise InputError("y=... goes with a table: a federation has its targets already")
         else:
             y, task = checks.checked_columns(X, y, task, type(self).__name__)
-        with self._fitting(X, y, sites, task, ensure_min_samples=2) as fed:
+        with self._fitting(X, y, sites, task=task, ensure_min_samples=2) as fed:
             if self.aggregator is None or not isinstance(X, Federation):  # a malicious site could stop the run here
                 refuse_bad_values(fed, self._names())
                 checks.refuse_bad_targets(fed)

@@ -45,10 +45,9 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
         The device on which sites that have it compute, as torch names it: ``"cuda"`` (extra ``gpu``). Default: numpy.
     privacy : optional
         Noise that the sites add, `fedspan.privacy.GaussianGradient` or `GaussianData`, see ``docs/privacy.md``.
-    random_state : int, optional
-        Seed of the start and of the random directions.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the start and of the random directions; 1 shows a progress bar when the fit takes longer than two
+        seconds.
 
     Attributes
     ----------
@@ -90,8 +89,6 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
     n_frequencies: int | None = None
     device: str | None = None
     privacy: Any = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the landmarks from a table (with ``sites``) or a federation."""

@@ -218,13 +218,7 @@ def _apart(X: Any, some: Array, scale: float) -> Array:
 
 
 def neighbor_hits(
-    fed: Federation,
-    *,
-    landmarks: Landmarks,
-    method: str,
-    residuals: bool,
-    precision: str,
-    device: str | None = None,
+    fed: Federation, *, landmarks: Landmarks, method: str, residuals: bool, precision: str, device: str | None = None
 ) -> tuple[float, int]:
     """Return the share of true neighbours within the sites that distances to landmarks find, and the number compared.
 

@@ -209,7 +209,12 @@ def private_map(
         fed.need_single_replies("post_positions=True")
     books = books or Codebooks()
     found, seen = map_centres(fed, books=books, names=names)
-    C, histogram, grid = laid_out(seen.sum, fed, found, layout or Layout(), books.least_rows)
+    kept = seen.by_state()  # rounds need positions and ties alone, which sites keep
+
+    def summed(run: Any, **payload: Any) -> Any:
+        return (seen if run is local_ties else kept).sum(run, **payload)
+
+    C, histogram, grid = laid_out(summed, fed, found, layout or Layout(), books.least_rows)
     embedding = posted_positions(seen, local_positions) if post_positions else None
     return PrivateMap(found, C, histogram, grid.low, grid.cell, embedding)
 

@@ -87,10 +87,8 @@ class FedTSNE(FedMap):
     n_jobs : int, default=1
         Threads of the layout; -1 for one per processor. With more than one a map may differ in its last digits from
         run to run.
-    random_state : int, optional
-        Seed of the run.
-    verbose : int, default=0
-        1 shows a progress bar for landmarks, neighbours and layout.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar for landmarks, neighbours and layout.
 
     Attributes
     ----------
@@ -142,25 +140,12 @@ class FedTSNE(FedMap):
         "fit with post_positions=True, or let the sites place their rows by transform(federation)",
     )
 
-    n_landmarks: int | str = "auto"
     _: KW_ONLY
-    rounds: int | str = "auto"
-    reduce: int | float | str | None = "auto"
-    method: str = "coordinates"
-    share: str = "distances"
     post_positions: bool = False
     sums_settings: Mapping[str, Any] | None = None
-    n_components: int = 2
     perplexity: float = 30.0
     early_exaggeration_iter: int = 250
     n_iter: int = 500
-    neighbors: str = "auto"
-    landmark_settings: Mapping[str, Any] | None = None
-    privacy: Any = None
-    device: str | None = None
-    n_jobs: int = 1
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""

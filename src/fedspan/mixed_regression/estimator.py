@@ -104,9 +104,8 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         ``fedspan.aggregation.SpectralFilter()``: sites that push together move medians of distances far. It needs
         single replies. Not with n_clusters="auto". A rule with a number of malicious sites is set up for all sites. A
         cluster that tolerates fewer gets a rule for fewer, with a warning.
-    random_state : int, optional
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
     Attributes
     ----------
@@ -168,8 +167,6 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     p_min: float | None = None
     perturbation: float = 0.0
     aggregator: Aggregator | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the clusters' models from a table with targets (and ``sites``), or from a federation that has them."""

@@ -25,13 +25,7 @@ from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Matrix, Stack, Vector
 from fedspan.linalg import k_medoids, linkage_gap, orthonormalize
-from fedspan.mixed_regression.parts.cluster_start import (
-    Start,
-    ask_losses,
-    checked_start,
-    chosen_by_votes,
-    local_size,
-)
+from fedspan.mixed_regression.parts.cluster_start import Start, ask_losses, checked_start, chosen_by_votes, local_size
 from fedspan.mixed_regression.parts.moment_products import OVERSAMPLING, local_receive, moment_product
 from fedspan.mixed_regression.parts.regression_rows import ridge_solution, row_blocks
 from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis

@@ -86,10 +86,7 @@ class RowFolds:
                     )
             training = fed.subset(name for name, n in rows.items() if n > held[name])
             tested = fed.subset(name for name in rows if held[name])
-            yield Split(
-                training.apply(fold, **settings, held=False),
-                tested.apply(fold, **settings, held=True),
-            )
+            yield Split(training.apply(fold, **settings, held=False), tested.apply(fold, **settings, held=True))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.base import Learner, LearnsOn, WeightedTransformer, check_aggregator, in_single_precision, secure
-from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Policy
 from fedspan.pca.covariance import moment_axes
@@ -104,10 +104,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     privacy : fedspan.privacy.GaussianMoments, optional
         Differential privacy, with solver ``"auto"`` or ``"covariance"``: one sum of the products of rows within public
         bounds, with noise, and nothing else (see ``docs/privacy.md``). Values that are not finite are not reported.
-    random_state : int, optional
-        Seed of the run: the start of iterations, and the draw of sites.
-    verbose : int, default=0
-        1 shows a progress bar when the fit takes longer than two seconds.
+    random_state, verbose : int, optional
+        Seed of the run: the start of iterations, and the draw of sites. 1 shows a progress bar when the fit takes
+        longer than two seconds.
 
     Attributes
     ----------
@@ -181,8 +180,6 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     local_steps: int = 10
     participation: float = 1.0
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn the components from a table (with ``sites``) or a federation.
@@ -462,7 +459,6 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
 
     def _check_parameters(self) -> None:
         one_of("solver", self.solver, tuple(SOLVERS))
-        true_or_false("whiten", self.whiten)
         one_of("output", self.output, ("eigenspace", "node", "trimmed"))
         check_aggregator(self.aggregator)
         check_moments(self.privacy, self.aggregator)

@@ -12,12 +12,7 @@ from fedspan.errors import InputError
 from fedspan.plots.drawing_target import caption, drawn, write_plot
 from fedspan.report.charts.svg import charts
 from fedspan.report.markup import note
-from fedspan.report.models.component_pictures import (
-    MOST_COMPONENTS,
-    MOST_FEATURES,
-    explained_variance,
-    loadings,
-)
+from fedspan.report.models.component_pictures import MOST_COMPONENTS, MOST_FEATURES, explained_variance, loadings
 from fedspan.report.models.picture import array_of, names_in, names_out, shown_names, steps_of
 
 

@@ -66,10 +66,7 @@ def plot_map(
     def page(target: Path) -> None:
         beside = pictures_of(steps[-1], names_in(steps[-1], None), beside_map=True)
         write_plot(
-            target,
-            shown,
-            scatter_section(scatter, beside, remark),
-            script=asset("points.js") + asset("scatter.js"),
+            target, shown, scatter_section(scatter, beside, remark), script=asset("points.js") + asset("scatter.js")
         )
 
     return drawn(lambda axes: _draw(axes, scatter, shown, remark), page, path, ax)
@@ -89,7 +86,8 @@ def _with_new(found: Scatter | None, model: Any, new: Any, labels: Any) -> Scatt
         assert placed is not None
         part = _every(len(placed))
         rows, labels = np.arange(len(placed))[part], None if given is None else given[part]
-        return Scatter(placed[part], np.full(len(rows), NEW), rows, labels, "component 1", "component 2")
+        none = np.full(len(rows), NEW)
+        return Scatter(placed[part], none, rows, labels, "component 1", "component 2", added=len(rows))
     old_labels = None if given is None else given[:old][_every(old)]
     if placed is None:
         return replace(found, labels=old_labels)
@@ -106,6 +104,7 @@ def _with_new(found: Scatter | None, model: Any, new: Any, labels: Any) -> Scatt
         rows=np.concatenate([found.rows, np.arange(len(placed))[part]]),
         labels=None if old_labels is None or new_labels is None else _joined(old_labels, new_labels),
         clusters=clusters,
+        added=added,
     )
 
 
@@ -146,7 +145,6 @@ def _draw(axes: Any, scatter: Scatter, title: str, remark: str) -> None:
     values = scatter.labels if scatter.labels is not None else scatter.clusters
     values = scatter.sites if values is None else values
     size = float(np.clip(4000 / max(len(points), 1), 1.0, 20.0))
-    old = scatter.sites.astype(str) != NEW
     if values.dtype.kind == "f" and len(np.unique(values)) > MOST_LABELS:
         drawn_at = axes.scatter(*points.T, c=values, s=size, cmap="viridis", linewidths=0)
         axes.figure.colorbar(drawn_at, ax=axes)
@@ -155,8 +153,8 @@ def _draw(axes: Any, scatter: Scatter, title: str, remark: str) -> None:
             axes.scatter(*points[own].T, s=size, color=COLOURS[number % len(COLOURS)], label=name, linewidths=0)
         if len(axes.collections) <= MOST_LABELS:
             axes.legend(markerscale=2, frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-    if old.any() and not old.all():
-        axes.scatter(*points[~old].T, s=30, marker="+", color="black", linewidths=0.8)
+    if 0 < scatter.added < len(points):
+        axes.scatter(*points[scatter.is_new].T, s=30, marker="+", color="black", linewidths=0.8)
     if scatter.x_label or scatter.y_label:
         axes.set(xlabel=scatter.x_label, ylabel=scatter.y_label)
     else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,19 +32,22 @@ from fedspan.privacy.run_privacy import gaussian_spent, spending
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-#: The most columns whose products are summed.
-MOST_COLUMNS = 4096
 HEAD = "the numbers of rows that sites report of their tables, which the head of a journal keeps"
 BLOCK_ROWS = 1024
 #: No secure sum has more sites.
 _MOST_SITES = 2**20
-Sharers = Annotated[int, Whole(1, _MOST_SITES)]
 Multiplier = Annotated[float, Real(least=1e-9, most=LARGEST_MULTIPLIER)]
-Colluding = Annotated[int, Whole(0, _MOST_SITES)]
-Widths = Annotated[NDArray[np.float64], ArrayOf("float", 1, least=1e-300, most=1e300)]
 #: Rows, axes and centres are multiples of this, and no longer than 1, 1 and 2. Then their products are exact in double
 #: precision, in whatever order they are added up: a row's centre does not depend on where in a block the row is.
 _GRID = 2.0**-25
+
+
+class NoiseShare(TypedDict):
+    """What all steps with noise take: its multiplier, the number of sites that share it, and of those that collude."""
+
+    multiplier: Multiplier
+    sharers: Annotated[int, Whole(1, _MOST_SITES)]
+    colluding: Annotated[int, Whole(0, _MOST_SITES)]
 
 
 class _Near:
@@ -65,16 +68,17 @@ Centres = Annotated[NDArray[np.float64], _Near()]
 
 
 def charged_noise(
-    site: Site, sensitivity: float, multiplier: float, sharers: int, colluding: int
+    site: Site, sensitivity: float, noise: NoiseShare
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Charge for noise of `multiplier` times the sensitivity; return the function that adds this site's share of it.
+    """Charge for noise of its multiplier times the sensitivity; return the function that adds this site's share of it.
 
     The charge is right. The sum is over at least ``sharers + colluding`` sites, or this site is not in it. All of them
     have the same multiplier and shares, or there is no sum. So `sharers` sites or more keep their noise secret, and the
     variances of their shares add up to the whole one, or to more.
     """
+    multiplier, sharers = noise["multiplier"], noise["sharers"]
     if sharers > 1:
-        site.hidden_among(sharers + colluding, deviation=sensitivity * share_of(multiplier, sharers))
+        site.hidden_among(sharers + noise["colluding"], deviation=sensitivity * share_of(multiplier, sharers))
     key = site.charged(mu2=multiplier**-2, again=sharers > 1)
     return partial(with_noise, key=key, sensitivity=sensitivity, multiplier=multiplier, sharers=sharers)
 

@@ -32,11 +32,7 @@ _CELLS_SHOWN = "The cells are those of the tables that were given to this page."
 
 
 def write_atlas_page(
-    path: str | os.PathLike[str],
-    atlas: Atlas,
-    cells: Mapping[str, Any] | None = None,
-    *,
-    title: str = "Atlas of cells",
+    path: str | os.PathLike[str], atlas: Atlas, cells: Mapping[str, Any] | None = None, *, title: str = "Atlas of cells"
 ) -> Path:
     """Write an atlas as one HTML file that opens offline.
 
@@ -104,8 +100,8 @@ class _Cells:
         assert self.places is not None
         some = slice(None, None, -(-len(self.rows) // MOST_POINTS))
         labels = None if self.labels is None else self.labels[some]
-        groups = {"labels": labels, "clusters": self.clusters[some].astype(int)}
-        return Scatter(self.places[some], self.sites[some], self.rows[some], x_label="", y_label="", **groups)
+        clusters = self.clusters[some].astype(int)
+        return Scatter(self.places[some], self.sites[some], self.rows[some], labels, "", "", clusters)
 
 
 def _header(atlas: Atlas, title: str) -> Html:
@@ -130,26 +126,26 @@ def _before_and_after(cells: _Cells) -> Section:
         return section("before-after", "Before and after", note("One component can't be drawn as a map."))
     step = -(-len(cells.rows) // _MOST_DOTS)
     ways = {"site": (cells.sites, sorted(set(cells.sites.tolist()))), "cluster": (cells.clusters, cells.cluster_names)}
+    times = (("Before", cells.before), ("After", cells.after))
+    frame = np.concatenate([cells.before, cells.after])
     pairs = [
         charts(
-            [
-                _still(f"{when}, by {what}", places[::step], groups[::step], names)
-                for what, (groups, names) in ways.items()
-            ]
+            [_still(f"{when}, by {what}", places[::step], groups[::step], names, frame) for when, places in times],
+            wide=True,
         )
-        for when, places in (("Before", cells.before), ("After", cells.after))
+        for what, (groups, names) in ways.items()
     ]
     some = f" Every {step}th cell is drawn." if step > 1 else ""
     lead = f"The first two components, as they were and as they were corrected. {_CELLS_SHOWN}{some}"
     return section("before-after", "Before and after", *pairs, lead=lead)
 
 
-def _still(title: str, places: NDArray[Any], groups: NDArray[Any], names: Sequence[str]) -> Html:
+def _still(title: str, places: NDArray[Any], groups: NDArray[Any], names: Sequence[str], frame: NDArray[Any]) -> Html:
     number_of = {name: i for i, name in enumerate(names)}
     codes = np.array([number_of[name] for name in groups.tolist()])
     key = [(i % SERIES, name) for i, name in enumerate(names)][:SERIES]
     rest = f"Colours repeat after {SERIES} names." if len(names) > SERIES else ""
-    return figure(title, still_map(places, codes, label=title), remark=rest, key=key)
+    return figure(title, still_map(places, codes, label=title, within=frame), remark=rest, key=key)
 
 
 def _measures(atlas: Atlas) -> Section:

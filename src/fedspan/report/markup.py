@@ -110,18 +110,26 @@ def duration(seconds: float) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[object]], *, texts: int = 1, foot: Sequence[object] | None = None
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    texts: int = 1,
+    foot: Sequence[object] | None = None,
+    stacked: bool = False,
 ) -> Html:
     """Return a table in a box that scrolls sideways.
 
     Whole numbers get thin separators; a row of one cell is a heading across the table. The first `texts` columns hold
-    text, the others numbers, aligned to the right; `foot` are totals.
+    text, the others numbers, aligned to the right; `foot` are totals. `stacked`: in a narrow window the cells of a row
+    stand below one another, each with the name of its column, so that sentences are not cut.
     """
 
     def cells(tag: str, row: Sequence[object]) -> Html:
         shown = (esc(count(int(c)) if isinstance(c, Integral) else c) for c in row)
         boxes = (Html(f'<div class="text">{c}</div>') if tag == "td" and i < texts else c for i, c in enumerate(shown))
-        kinds = ("" if i < texts else ' class="n"' for i in range(len(row)))
+        kinds = ["" if i < texts else ' class="n"' for i in range(len(row))]
+        if stacked and tag == "td":
+            kinds = [f'{kind} data-head="{esc(name)}"' for kind, name in zip(kinds, head, strict=True)]
         return join(Html(f"<{tag}{kind}>{cell}</{tag}>") for kind, cell in zip(kinds, boxes, strict=True))
 
     def line(row: Sequence[object]) -> Html:
@@ -129,9 +137,10 @@ def table(
             return Html(f'<tr class="group"><th colspan="{len(head)}">{esc(row[0])}</th></tr>')
         return Html(f"<tr>{cells('td', row)}</tr>")
 
+    kind = ' class="stacked"' if stacked else ""
     last = f"<tfoot><tr>{cells('td', foot)}</tr></tfoot>" if foot is not None else ""
     return Html(
-        f'<div class="scroll" tabindex="0"><table><thead><tr>{cells("th", head)}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{cells("th", head)}</tr></thead>'
         f"<tbody>{join(map(line, rows))}</tbody>{last}</table></div>"
     )
 

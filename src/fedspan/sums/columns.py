@@ -35,11 +35,7 @@ def local_columns(site: Site, text: bool) -> dict[str, Any]:
 def columns_of(site: Site, count: int) -> dict[str, Any]:
     """Return a site's report on its `count` columns."""
     names = site.feature_names
-    return {
-        "columns": count,
-        "names": None if names is None else np.array(names, dtype=str),
-        "weighted": site.weighted,
-    }
+    return {"columns": count, "names": None if names is None else np.array(names, dtype=str), "weighted": site.weighted}
 
 
 @transform("sums.in_order", view=True, affine=True)

@@ -11,24 +11,14 @@ long: ``sum_j u_j^4 <= (sum_j u_j^2)^2 <= 1``, and of a box ``d sum_j u_j^4 <= d
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Vector
+from fedspan.federation.site.parameters import PositiveVector, Vector
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
-from fedspan.privacy.noisy_sums import (
-    Colluding,
-    Multiplier,
-    NoisySums,
-    Sharers,
-    Widths,
-    charged_noise,
-    in_unit_ball,
-    noisy_sums,
-    rows_in_bounds,
-)
+from fedspan.privacy.noisy_sums import NoiseShare, NoisySums, charged_noise, in_unit_ball, noisy_sums, rows_in_bounds
 from fedspan.sums.moments import Moments
 from fedspan.sums.plausible_totals import whole
 
@@ -41,10 +31,10 @@ _CLEAR = 2.0
 
 @step("sums.noisy_sums", reveals="sums", noisy=True)
 def local_noisy_sums(
-    site: Site, center: Vector, width: Widths, box: bool, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
+    site: Site, center: Vector, width: PositiveVector, box: bool, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u^2, u and 1 / 2 over its rows, with its share of the noise; charged."""
-    noisy = charged_noise(site, SENSITIVITY, multiplier, sharers, colluding)
+    noisy = charged_noise(site, SENSITIVITY, noise)
     d = len(center)
     exact = np.zeros(2 * d + 1)
     for U in rows_in_bounds(site, center, width, box):

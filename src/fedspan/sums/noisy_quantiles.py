@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.privacy.mechanisms import GaussianMoments
-from fedspan.privacy.noisy_sums import BLOCK_ROWS, Colluding, Multiplier, NoisySums, Sharers, charged_noise, noisy_sums
+from fedspan.privacy.noisy_sums import BLOCK_ROWS, NoiseShare, NoisySums, charged_noise, noisy_sums
 from fedspan.sums.plausible_totals import whole
 
 _PARTS = 8
@@ -30,12 +30,10 @@ ROUNDS = 5
 
 
 @step("sums.noisy_counts", reveals="sums", noisy=True)
-def local_noisy_counts(
-    site: Site, low: Vector, high: Vector, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
-) -> dict[str, Any]:
+def local_noisy_counts(site: Site, low: Vector, high: Vector, **noise: Unpack[NoiseShare]) -> dict[str, Any]:
     """Leaves the site: the number of its values up to `low`, in each part, and above `high`, with noise; charged."""
     edges = _edges(low, high)
-    noisy = charged_noise(site, math.sqrt(len(edges)), multiplier, sharers, colluding)
+    noisy = charged_noise(site, math.sqrt(len(edges)), noise)
     exact = np.zeros((len(edges), _PARTS + 2))
     for X in site.cached("rows alone", lambda: [batch.X for batch in site.batches_alone(BLOCK_ROWS)]):
         if X.shape[1] != len(edges):

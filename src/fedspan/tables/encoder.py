@@ -120,8 +120,6 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
     missing: str = "indicator"
     scale: bool = True
     aggregator: Aggregator | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn kinds, names and moments from a table (with ``sites``) or a federation."""

@@ -16,7 +16,7 @@ from fedspan.base import Learner, LearnsOn, WeightedTransformer, check_aggregato
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
-from fedspan.sums.moments import deviations, learned, moments, moments_of, row_moments
+from fedspan.sums.moments import Moments, deviations, learned, moments, moments_of, row_moments
 from fedspan.sums.noisy_moments import noisy_moments
 from fedspan.sums.one_round import OneRound
 from fedspan.sums.row_moments import RowMoments
@@ -48,7 +48,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
     Attributes
     ----------
     mean_, var_, scale_ : array (d,)
-        As in scikit-learn: columns without variance have ``scale_`` 1.
+        As in scikit-learn: columns without variance have ``scale_`` 1, and without `with_std` the last two are None.
     n_samples_seen_ : int or float
         The number of rows, or the sum of their weights. With noise under `privacy`.
     privacy_ : PrivacySpent or None
@@ -69,8 +69,6 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
     with_std: bool = True
     aggregator: Aggregator | None = None
     privacy: GaussianMoments | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Learn means and deviations from a table (with ``sites``) or a federation.
@@ -89,10 +87,13 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
                 found = moments(fed, self._names(), self.aggregator)
             else:
                 found = noisy_moments(fed, privacy=self.privacy, n_columns=self.n_features_in_)
-        self.n_samples_seen_ = found.weight
-        self.mean_, self.var_ = found.mean, found.variance
-        self.scale_ = deviations(found)
+        self._keep(found)
         return self
+
+    def _keep(self, found: Moments) -> None:
+        self.n_samples_seen_, self.mean_ = found.weight, found.mean
+        self.var_ = found.variance if self.with_std else None
+        self.scale_ = deviations(found) if self.with_std else None
 
     def partial_fit(
         self,
@@ -125,21 +126,26 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         if self.aggregator is not None or self.privacy is not None:
             raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
         first = not hasattr(self, "n_samples_seen_")
+        if not first and self.with_std and self.var_ is None:
+            raise InputError(
+                "this scaler was fitted with with_std=False, and has no variances to learn on from: call fit"
+            )
         return first, None if first else self._learn_on
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         """Learn from new rows; those before count by `factor`."""
         new, _ = row_moments(fed, self._names())
         n, weight = round(self.n_samples_seen_), float(self.n_samples_seen_)
-        old = RowMoments(n, weight, self.mean_, np.zeros_like(self.mean_), weight * self.var_)
-        found = moments_of(RowMoments.merged([old.scaled(factor), new]))
-        self.n_samples_seen_ = found.weight
-        self.mean_, self.var_ = found.mean, found.variance
-        self.scale_ = deviations(found)
+        nothing = np.zeros_like(self.mean_)
+        old = RowMoments(n, weight, self.mean_, nothing, nothing if self.var_ is None else weight * self.var_)
+        self._keep(moments_of(RowMoments.merged([old.scaled(factor), new])))
 
     def _change_units(self, factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
         super()._change_units(factor, shift)
-        self.var_ = factor**2 * self.var_
+        if self.var_ is None:
+            self.scale_ = None
+        else:
+            self.var_ = factor**2 * self.var_
 
     def transform(self, X: Any) -> Any:
         """Standardise a table; for a federation, return one whose sites do so locally."""
@@ -154,8 +160,8 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         X = self._validated(X)
         self._refuse_dense(X)
         if hasattr(X, "tocsr"):
-            return standardize(X, None, 1.0 / self.scale_ if self.with_std else None)
-        scaled = X * self.scale_ if self.with_std else X
+            return standardize(X, None, None if self.scale_ is None else 1.0 / self.scale_)
+        scaled = X if self.scale_ is None else X * self.scale_
         shifted = scaled + self.mean_ if self.with_mean else scaled
         return cast(NDArray[Any], shifted.astype(X.dtype))
 
@@ -177,4 +183,4 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         return True
 
     def _transform_parameters(self) -> dict[str, Any]:
-        return {"mean": self.mean_ if self.with_mean else None, "scale": self.scale_ if self.with_std else None}
+        return {"mean": self.mean_ if self.with_mean else None, "scale": self.scale_}

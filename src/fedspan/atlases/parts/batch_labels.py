@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.parameters import Labels, Whole
 from fedspan.wire import Message
 
@@ -61,7 +62,17 @@ def batch_names(fed: Federation, *, column: int) -> NDArray[np.str_]:
         return reply
 
     replies = fed.accept(fed.ask(local_batch_names, column=column), check)
+    refuse_failed_steps(replies.failed)
     return np.unique(np.concatenate([reply["names"] for reply in replies.ok.values()]))
+
+
+def refuse_failed_steps(failed: Mapping[str, Failure]) -> None:
+    """Refuse to go on without a site whose rows have no batch, or an unknown one: it would fail in every later call."""
+    reasons = {site: failure.detail for site, failure in failed.items() if failure.kind is FailureKind.STEP_FAILED}
+    if reasons:
+        site, reason = next(iter(reasons.items()))
+        more = f"; {len(reasons) - 1} more sites failed" if len(reasons) > 1 else ""
+        raise InputError(f"the batches of site {site!r} can't be used: {reason}{more}")
 
 
 def rows_of(site: Site) -> Any:
@@ -99,7 +110,7 @@ def texts_of(values: Array) -> NDArray[np.str_]:
         different, codes = np.unique(numbers, return_inverse=True)
         texts = [str(int(value)) if value == int(value) else repr(float(value)) for value in different]
         return np.array(texts, dtype=str)[codes]
-    missing = sum(value is None or (isinstance(value, float) and np.isnan(value)) for value in values.tolist())
+    missing = sum(map(_missing, values.tolist()))
     if missing:
         raise InputError(f"{missing} rows have no batch: fill or drop them first")
     return np.array([str(value)[:LONGEST] for value in values.tolist()], dtype=str)
@@ -121,6 +132,13 @@ def codes_in(labels: NDArray[np.str_], names: NDArray[np.str_]) -> Codes:
             f"({_listed(names)}): adapt(...) learns new ones"
         )
     return np.array([known[name] for name in different.tolist()], dtype=np.int64)[places]
+
+
+def _missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas.NA."""
+    if isinstance(value, float):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NaTType", "NAType")
 
 
 def _listed(names: NDArray[np.str_]) -> str:

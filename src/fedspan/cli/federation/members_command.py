@@ -112,44 +112,21 @@ def members(folder: Path) -> int:
     return 0
 
 
-def enroll_site(name: str, kit: Path | None, request: Path | None) -> int:
-    """Make the key of a site, and its request."""
-    return _enroll("site", name, "", kit, request)
-
-
-def enroll_user(name: str, kit: Path | None, request: Path | None, role: str, oidc: str | None, client_id: str) -> int:
-    """Make the key of a user, and the request; with `oidc`, let the user log in at this identity provider."""
-    return _enroll("user", name, role, kit, request, oidc, client_id)
-
-
-def enroll_coordinator(kit: Path | None, request: Path | None) -> int:
-    """Make the keys of the coordinator, and its request."""
-    return _enroll("coordinator", COORDINATOR, "", kit, request)
-
-
-def join_site(kit: Path, list: Path, root: str) -> int:
-    """Install the list in a site's kit."""
-    return _join("site", kit, list, root)
-
-
-def join_user(kit: Path, list: Path, root: str) -> int:
-    """Install the list in a user's kit."""
-    return _join("user", kit, list, root)
-
-
-def join_coordinator(kit: Path, list: Path, root: str) -> int:
-    """Install the list in the coordinator's kit."""
-    return _join("coordinator", kit, list, root)
-
-
-def _enroll(
-    kind: str, name: str, role: str, kit: Path | None, request: Path | None, oidc: str | None = None, client: str = ""
+def enroll(
+    kind: str,
+    kit: Path | None,
+    request: Path | None,
+    name: str = COORDINATOR,
+    role: str = "",
+    oidc: str | None = None,
+    client_id: str = "",
 ) -> int:
+    """Make the keys of a participant, and its request; with `oidc`, let a user log in at this identity provider."""
     folder, file = kit or Path("kits") / name, request or Path(f"{name}.request")
     write_whole(file, kits_of.enroll(folder, kind, name, role))
     print_line(f"{folder} has the private key: it stays on this machine")
     if oidc is not None:
-        token = log_in(oidc, client, read_enrolment(file).digest, _show_login)
+        token = log_in(oidc, client_id, read_enrolment(file).digest, _show_login)
         write_whole(file, kits_of.enroll(folder, kind, name, role, token))
     print_line(f"{file} is the request: send it to the federation's authority, in any way")
     if oidc is None:
@@ -163,12 +140,13 @@ def _show_login(address: str) -> None:
     webbrowser.open(address)
 
 
-def _join(kind: str, kit: Path, file: Path, root: str) -> int:
+def join(kind: str, kit: Path, list: Path, root: str) -> int:
+    """Install the list of participants in a kit."""
     kits_of.read_owner_of(kit, kind)
     try:
-        data = file.read_bytes()
+        data = list.read_bytes()
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from None
+        raise InputError(f"{list} cannot be read: {error.strerror}") from None
     first = not (kit / MEMBERS).exists()
     listed = kits_of.join(kit, data, root)
     print_line(f"{kit} has the list of {listed.federation}, version {listed.version}; coordinator at {listed.server}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from fedspan.cli.study.study_file import read_copy
 from fedspan.cli.study.study_tables import listed
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource, detected
 from fedspan.datasets.sources.csv_dialect import stated
+from fedspan.durable.whole_file import temporary_beside
 from fedspan.errors import InputError
 from fedspan.maps.tsne import FedTSNE
 from fedspan.maps.umap import FedUMAP
@@ -68,7 +68,9 @@ def apply(study: Path, new: Path, out: Path, site: str | None = None) -> int:
         raise InputError(f"{new}: {str(error).splitlines()[0]}") from None
     _write(results, out, dialect or Dialect())
     alarms = f", {int(results['alarm'].sum()):,} alarms" if "alarm" in results else ""
-    print_line(f"{out}: {len(results):,} rows{alarms}; columns {listed(list(results.columns))}")
+    print_line(
+        f"{out}: {len(results):,} rows{alarms}; column{'s' * (results.shape[1] > 1)} {listed(list(results.columns))}"
+    )
     return 0
 
 
@@ -194,7 +196,11 @@ def _given(
     if is_clusterer(model) and hasattr(model, "predict"):
         return pd.DataFrame({"cluster": model.predict(rows)})
     if hasattr(model, "predict"):
-        return pd.DataFrame({"prediction": model.predict(rows, **_of_rows(model, frame, training, new))})
+        given = _of_rows(model, frame, training, new)
+        results = pd.DataFrame({"prediction": model.predict(rows, **given)})
+        if hasattr(model, "predict_proba"):
+            results[[f"probability_{name}" for name in model.classes_]] = model.predict_proba(rows, **given)
+        return results
     if not hasattr(model, "transform"):
         raise InputError(f"{type(model).__name__} gives nothing for new rows: train another model")
     values = np.asarray(model.transform(rows, **_sites_of(model, frame, training, new)))
@@ -269,7 +275,7 @@ def _top_features(model: Any, rows: Any, names: Sequence[str]) -> list[str]:
 
 def _write(results: pd.DataFrame, out: Path, dialect: Dialect) -> None:
     """Write a table, whole or not at all."""
-    descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+    descriptor, name = temporary_beside(out)
     os.close(descriptor)
     try:
         if out.suffix.lower() == ".parquet":

@@ -48,9 +48,9 @@ class _Column:
     def line(self, width: int) -> str:
         about = [self.kind]
         if self.kind == "text":
-            about.append(f"{self.distinct:,} different values")
+            about.append(f"{self.distinct:,} different value{'s' * (self.distinct != 1)}")
         if self.missing:
-            about.append(f"{self.missing:,} missing cells")
+            about.append(f"{self.missing:,} missing cell{'s' * (self.missing != 1)}")
         if self.why_not:
             about.append(f"left out: {self.why_not}")
         return f"#   {self.name:{width}}  {', '.join(about)}"

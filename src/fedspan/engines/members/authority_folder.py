@@ -11,13 +11,7 @@ from typing import Any
 
 from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
-from fedspan.engines.members.certificates import (
-    DAYS,
-    issue,
-    key_digest,
-    make_root,
-    read_certificate,
-)
+from fedspan.engines.members.certificates import DAYS, issue, key_digest, make_root, read_certificate
 from fedspan.engines.members.enrolment import COORDINATOR, ROLES, RUNNER, EnrolmentRequest
 from fedspan.engines.members.member_list import MEMBERS, Member, MemberList, read_list, sign_list
 from fedspan.engines.members.oidc import OidcSettings, check_token

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from fedspan.sums.row_blocks import n_columns
 Array = NDArray[Any]
 Device = Annotated[str, Text(20)]
 Precision = Annotated[str, OneOf(("single", "double"))]
-Upload = Annotated[str, OneOf(("gradient", "landmarks"))]
 
 #: Sites keep rows that were prepared for the products up to this size; they prepare larger ones in every round.
 _KEPT_BYTES = 2**30
@@ -31,6 +30,14 @@ _BATCH_ROWS = 8192
 #: The same on a card, for the rows themselves and for those prepared; and the rows of a block there.
 CARD_BYTES = 2**34
 _CARD_ROWS = 65536
+
+
+class DescentForm(TypedDict):
+    """What all steps down the gradient take: the length and the number of steps, and what the site sends."""
+
+    size: Positive
+    steps: Passes
+    upload: Annotated[str, OneOf(("gradient", "landmarks"))]
 
 
 @transform("landmarks.reduced", affine=True)
@@ -68,20 +75,13 @@ def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "", view
 
 @step("landmarks.descent", reveals="sums", counts=["n"])
 def local_descent(
-    site: Site,
-    Y: Matrix,
-    gamma: Positive,
-    size: Positive,
-    steps: Passes,
-    upload: Upload,
-    device: Device = "",
-    viewed: bool = False,
+    site: Site, Y: Matrix, gamma: Positive, device: Device = "", viewed: bool = False, **form: Unpack[DescentForm]
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
 
     The sum is that of its kernel values with the landmarks of the request; n_p is its number of rows.
     """
-    return descent_reply(lambda _, moved: local_pull(site, moved, gamma, device, viewed), Y, gamma, size, steps, upload)
+    return descent_reply(lambda _, moved: local_pull(site, moved, gamma, device, viewed), Y, gamma, **form)
 
 
 def rows_pull(
@@ -193,12 +193,13 @@ class _Viewer:
 
 
 def descent_reply(
-    pull_at: Callable[[int, Array], dict[str, Any]], Y: Array, gamma: float, size: float, steps: int, upload: str
+    pull_at: Callable[[int, Array], dict[str, Any]], Y: Array, gamma: float, **form: Unpack[DescentForm]
 ) -> dict[str, Any]:
     """Return n times the landmarks after some steps at a site, or n times the mean gradient on the way, and n.
 
     ``pull_at(number, landmarks)`` returns ``A_p`` and n for each step; if it has a kernel sum, the first one is sent.
     """
+    size, steps, upload = form["size"], form["steps"], form["upload"]
     moved = np.asarray(Y, dtype=np.float64)
     replies = []
     for number in range(steps):

@@ -11,17 +11,17 @@ as further steps of its own, it does with the noisy sum.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
-from fedspan.federation.site.parameters import Matrix, Passes, Positive, Real
+from fedspan.federation.site.parameters import Matrix, Positive, Real
 from fedspan.landmarks.parts.kernel_pull import (
+    DescentForm,
     Device,
-    Upload,
     descent_reply,
     kept_within,
     local_pull,
@@ -80,28 +80,21 @@ def local_noisy_pull(
 
 @step("landmarks.noisy_descent", reveals="sums", counts=["n"], noisy=True)
 def local_noisy_descent(
-    site: Site,
-    Y: Matrix,
-    gamma: Gamma,
-    size: Positive,
-    steps: Passes,
-    upload: Upload,
-    multiplier: Multiplier,
-    device: Device = "",
+    site: Site, Y: Matrix, gamma: Gamma, multiplier: Multiplier, device: Device = "", **form: Unpack[DescentForm]
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks, or its mean gradient, after some steps by noisy ``A_p``; n_p.
 
     Each of the steps is charged to the site's ledger.
     """
     _check_landmarks(Y)
-    key = site.charged(mu2=steps * multiplier**-2)
+    key = site.charged(mu2=form["steps"] * multiplier**-2)
 
     def pull_at(number: int, moved: Array) -> dict[str, Any]:
         inside = kept_within(moved.astype(np.float64), LANDMARKS_WITHIN).astype(Y.dtype)
         pull = _noisy(site, inside, gamma, multiplier, key + number.to_bytes(4, "little"), device)
         return {"pull": pull, "n": len(site)}
 
-    return descent_reply(pull_at, Y, gamma, size, steps, upload)
+    return descent_reply(pull_at, Y, gamma, **form)
 
 
 @step("landmarks.paper_pull", reveals="sums", counts=["n"])
@@ -113,14 +106,7 @@ def local_paper_pull(site: Site, Y: Matrix, gamma: Positive, beta: Positive, dev
 
 @step("landmarks.paper_descent", reveals="sums", counts=["n"])
 def local_paper_descent(
-    site: Site,
-    Y: Matrix,
-    gamma: Positive,
-    size: Positive,
-    steps: Passes,
-    upload: Upload,
-    beta: Positive,
-    device: Device = "",
+    site: Site, Y: Matrix, gamma: Positive, beta: Positive, device: Device = "", **form: Unpack[DescentForm]
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks, or its mean gradient, after noisy steps; its kernel sum; n_p."""
     key = site.charged(mu2=np.inf)
@@ -128,7 +114,7 @@ def local_paper_descent(
     def pull_at(number: int, moved: Array) -> dict[str, Any]:
         return _paper_noisy(site, moved, gamma, beta, key + number.to_bytes(4, "little"), device)
 
-    return descent_reply(pull_at, Y, gamma, size, steps, upload)
+    return descent_reply(pull_at, Y, gamma, **form)
 
 
 @step("landmarks.paper_cost", reveals="sums")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,8 @@ from fedspan.pca.noisy_covariance import WEIGHT, about_mean, local_noisy_gram, r
 from fedspan.privacy.mechanisms import GaussianCenters, per_column
 from fedspan.privacy.noisy_sums import (
     Centres,
-    Colluding,
-    Multiplier,
+    NoiseShare,
     NoisySums,
-    Sharers,
     charged_noise,
     in_unit_ball,
     noisy_sums,
@@ -68,11 +66,9 @@ class _Orthonormal:
 
 
 @step("maps.noisy_scatter", reveals="sums", noisy=True)
-def local_noisy_scatter(
-    site: Site, center: Vector, clip: Positive, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
-) -> dict[str, Any]:
+def local_noisy_scatter(site: Site, center: Vector, clip: Positive, **noise: Unpack[NoiseShare]) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
-    return local_noisy_gram(site, center, np.full(len(center), clip), False, multiplier, sharers, colluding)
+    return local_noisy_gram(site, center, np.full(len(center), clip), False, **noise)
 
 
 @step("maps.noisy_cells", reveals="sums", noisy=True)
@@ -82,12 +78,10 @@ def local_noisy_cells(
     clip: Positive,
     axes: Annotated[NDArray[np.float64], _Orthonormal()],
     centres: Centres,
-    multiplier: Multiplier,
-    sharers: Sharers,
-    colluding: Colluding,
+    **noise: Unpack[NoiseShare],
 ) -> dict[str, Any]:
     """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
-    noisy = charged_noise(site, CELLS_SENSITIVITY, multiplier, sharers, colluding)
+    noisy = charged_noise(site, CELLS_SENSITIVITY, noise)
     k, r = centres.shape
     exact = np.zeros((k, r + 1))
     axes, centres = on_grid(axes), on_grid(centres)

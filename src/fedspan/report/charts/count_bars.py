@@ -15,12 +15,7 @@ _BEYOND = 1.0
 
 
 def count_bars(
-    edges: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    beyond: tuple[float, float],
-    *,
-    label: str,
-    x_label: str,
+    edges: NDArray[np.float64], counts: NDArray[np.float64], beyond: tuple[float, float], *, label: str, x_label: str
 ) -> Html:
     """Draw counts (B,) between edges (B + 1,), and those below and above in grey; NaN has a dash on the axis."""
     low, high = float(edges[0]), float(edges[-1])

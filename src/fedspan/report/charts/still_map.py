@@ -19,9 +19,13 @@ _MOST_CELLS = 32
 _FEWEST = 0.5
 
 
-def still_map(places: NDArray[Any], groups: NDArray[Any], *, label: str) -> Html:
-    """Draw points (n, 2) in the colours of their groups (n,), numbered from 0; one path for each colour."""
-    low, wide = places.min(axis=0), float(np.ptp(places, axis=0).max()) or 1.0
+def still_map(places: NDArray[Any], groups: NDArray[Any], *, label: str, within: NDArray[Any] | None = None) -> Html:
+    """Draw points (n, 2) in the colours of their groups (n,), numbered from 0; one path for each colour.
+
+    The picture shows as much as all points `within` need, so that several can be compared. Default: `places`.
+    """
+    framed = places if within is None else within
+    low, wide = framed.min(axis=0), float(np.ptp(framed, axis=0).max()) or 1.0
     side = WIDTH - 2 * _MARGIN
     # Halves of a unit are finer than the dots. The y axis points up.
     scaled = np.rint((places - low) / wide * side * 2) / 2

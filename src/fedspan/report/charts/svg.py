@@ -26,9 +26,9 @@ def figure(
     return Html(f"<figure><figcaption>{model}{esc(title)}</figcaption>{legend}{chart}{below}</figure>")
 
 
-def charts(figures: Sequence[Html]) -> Html:
-    """Return figures side by side, as many as fit."""
-    return Html(f'<div class="charts">{join(figures)}</div>')
+def charts(figures: Sequence[Html], *, wide: bool = False) -> Html:
+    """Return figures side by side, as many as fit; of `wide` ones two fill a row."""
+    return Html(f'<div class="charts{" wide" if wide else ""}">{join(figures)}</div>')
 
 
 def svg(body: Iterable[Html], label: str, *, x_label: str = "", height: float = HEIGHT) -> Html:

@@ -45,6 +45,8 @@ class Scatter:
         Names of the axes. Both empty: a map, whose axes mean nothing and get no numbers.
     clusters : array of shape (n,), optional
         Another way to colour the points, and without labels the first.
+    added : int, default=0
+        The number of points, the last ones, that are new rows of no site.
 
     Examples
     --------
@@ -59,6 +61,12 @@ class Scatter:
     x_label: str = "first component"
     y_label: str = "second component"
     clusters: NDArray[Any] | None = None
+    added: int = 0
+
+    @property
+    def is_new(self) -> NDArray[np.bool_]:
+        """Whether each point is a new row of no site."""
+        return np.arange(len(self.points)) >= len(self.points) - self.added
 
     def __post_init__(self) -> None:
         points = np.asarray(self.points)
@@ -85,10 +93,12 @@ def scatter_section(scatter: Scatter, beside: Sequence[Picture] = (), remark: st
     with np.errstate(over="ignore", invalid="ignore"):
         points = np.asarray(scatter.points, dtype=np.float32)
     drawn = np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])
-    points = points[drawn]
+    points, own = points[drawn], scatter.sites[drawn & ~scatter.is_new]
     if not len(points):
         return section("map", "Map", under, lead="There is no point to draw.")
-    lead = f"{plural(len(points), 'row')} of {plural(len(set(map(str, scatter.sites[drawn]))), 'site')}."
+    shown = [f"{plural(len(own), 'row')} of {plural(len(set(map(str, own))), 'site')}"] if len(own) else []
+    shown += [plural(len(points) - len(own), "new row")] if len(own) < len(points) else []
+    lead = " and ".join(shown) + "."
     if len(points) < len(drawn):
         lead += f" {count(int(np.count_nonzero(~drawn)))} not finite, not drawn."
     extent = np.ptp(points.astype(np.float64), axis=0)

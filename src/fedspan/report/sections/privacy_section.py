@@ -79,7 +79,8 @@ def privacy_section(records: Sequence[RunRecord]) -> Section:
         for (step, how), most in list(largest.items())[:MOST_STEPS]
     ]
     if rows:
-        parts.append(table(["step", "what leaves a site", "reveals", "needed", "largest reply"], rows, texts=4))
+        head = ["step", "what leaves a site", "reveals", "needed", "largest reply"]
+        parts.append(table(head, rows, texts=4, stacked=True))
     parts += more(len(largest) - MOST_STEPS, "step")
     return section("privacy", "Privacy", *parts, lead="What left the sites, and what protects it.")
 

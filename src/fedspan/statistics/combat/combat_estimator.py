@@ -83,8 +83,6 @@ class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     parametric: bool = True
     mean_only: bool = False
     tol: float = 1e-4
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Learn the location and scale of each site of a table (and ``sites``), or of a federation."""
@@ -153,12 +151,7 @@ class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
         return list(self.covariates)
 
     def _form(self) -> dict[str, Any]:
-        return {
-            "features": self.features_,
-            "covariates": self.covariates_,
-            "mean": self.mean_,
-            "slopes": self.coef_,
-        }
+        return {"features": self.features_, "covariates": self.covariates_, "mean": self.mean_, "slopes": self.coef_}
 
     def _site_numbers(self, sites: Any, n: int) -> NDArray[np.int64]:
         """Return the number of each row's site."""

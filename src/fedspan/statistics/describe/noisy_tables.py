@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Index, Labels, Matrix, Vector, Whole
 from fedspan.privacy.mechanisms import GaussianMoments, per_column
-from fedspan.privacy.noisy_sums import Colluding, Multiplier, Sharers, charged_noise, noisy_sums
+from fedspan.privacy.noisy_sums import NoiseShare, charged_noise, noisy_sums
 from fedspan.statistics.describe.description import CategoryCounts, Description
 from fedspan.statistics.describe.parts.group_counts import name_codes
 from fedspan.statistics.describe.parts.grouped_rows import (
@@ -56,9 +56,7 @@ def local_noisy_table(
     sizes: Numbers,
     by: By,
     groups: Labels,
-    multiplier: Multiplier,
-    sharers: Sharers,
-    colluding: Colluding,
+    **noise: Unpack[NoiseShare],
 ) -> dict[str, Any]:
     """Leaves the site: by group its rows, sums and squares of scaled columns, counts in bins and of names, with noise.
 
@@ -67,7 +65,7 @@ def local_noisy_table(
     _refuse_mixed(site)
     _refuse_bounds(columns, low, high)
     sensitivity = table_sensitivity(len(columns), len(text))
-    noisy = charged_noise(site, sensitivity, multiplier, sharers, colluding)
+    noisy = charged_noise(site, sensitivity, noise)
     values = numbers_of(site, columns)
     known = ~np.isnan(values)
     U = np.where(known, np.clip(2 * (values - low) / (high - low) - 1, -1.0, 1.0), 0.0)
@@ -90,21 +88,12 @@ def local_noisy_table(
 
 @step("describe.noisy_bins", reveals="sums", noisy=True, by_site=sites_are_groups)
 def local_noisy_bins(
-    site: Site,
-    column: Index,
-    low: float,
-    high: float,
-    bins: Bins,
-    by: By,
-    groups: Labels,
-    multiplier: Multiplier,
-    sharers: Sharers,
-    colluding: Colluding,
+    site: Site, column: Index, low: float, high: float, bins: Bins, by: By, groups: Labels, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: by group the number of values of a column in equal bins, with noise; charged."""
     _refuse_mixed(site)
     _refuse_bounds(np.array([column]), np.array([low]), np.array([high]))
-    noisy = charged_noise(site, 1.0, multiplier, sharers, colluding)
+    noisy = charged_noise(site, 1.0, noise)
     values = numbers_of(site, np.array([column]))[:, 0]
     parts = grouped_rows(site, by, groups)
     parts = parts[1:] if len(parts) > 1 else parts
@@ -118,18 +107,11 @@ def local_noisy_bins(
 
 @step("describe.noisy_cross_counts", reveals="sums", noisy=True)
 def local_noisy_cross_counts(
-    site: Site,
-    first: Index,
-    second: Index,
-    first_names: Labels,
-    second_names: Labels,
-    multiplier: Multiplier,
-    sharers: Sharers,
-    colluding: Colluding,
+    site: Site, first: Index, second: Index, first_names: Labels, second_names: Labels, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: the number of rows for each pair of names of two columns, with noise; charged."""
     _refuse_mixed(site)
-    noisy = charged_noise(site, 1.0, multiplier, sharers, colluding)
+    noisy = charged_noise(site, 1.0, noise)
     a, b = group_codes(site, first, first_names), group_codes(site, second, second_names)
     both = (a >= 0) & (b >= 0)
     shape = (len(first_names), len(second_names))
@@ -268,13 +250,7 @@ def noisy_bins(
     low, high = _bounds_of(privacy, 1)
     with noisy_sums(privacy, seen, {local_noisy_bins: (1.0, 1)}, "all counts") as noisy:
         total = noisy.sum(
-            seen,
-            local_noisy_bins,
-            column=column,
-            low=float(low[0]),
-            high=float(high[0]),
-            bins=bins,
-            **grouping.payload,
+            seen, local_noisy_bins, column=column, low=float(low[0]), high=float(high[0]), bins=bins, **grouping.payload
         )
     counts = whole(total, counts=(max(1, len(grouping.names)), bins))["counts"]
     if grouping.names:

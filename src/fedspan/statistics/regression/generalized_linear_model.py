@@ -116,19 +116,12 @@ def generalized_linear_model(
     family : {"binomial", "multinomial", "poisson"}, default="binomial"
     classes : array, optional
         The sorted labels of "binomial" (two) and "multinomial". Default: 0 and 1.
-    intercept : bool, default=True
     offset : int, default=-1
         The column of X that is added to the linear predictor; -1 for none.
-    effect : {None, "fixed"}, default=None
-        Whether each site has an intercept of its own.
-    ridge : float, default=0.0
-    cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
-    drop : bool, default=False
-        Leave out rows with missing values.
     max_rounds : int, default=25
         Most rounds of Newton's method.
-    names : tuple of str, optional
-        Names of the columns, for errors.
+    intercept, effect, ridge, cov_type, drop, names
+        As of `least_squares`, without random effects, "HC2" and "HC3".
     """
     labels = np.zeros(0) if family == "poisson" else np.array([0.0, 1.0]) if classes is None else plain_labels(classes)
     first = column_sums(names, fed, drop=drop, numeric=family == "poisson")

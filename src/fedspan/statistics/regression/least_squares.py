@@ -18,13 +18,7 @@ import numpy as np
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, Total, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
-from fedspan.statistics.regression.parts.design_rows import (
-    NO_COLUMN,
-    Design,
-    DesignForm,
-    column_sums,
-    design_rows,
-)
+from fedspan.statistics.regression.parts.design_rows import NO_COLUMN, Design, DesignForm, column_sums, design_rows
 from fedspan.statistics.regression.parts.glm_sums import local_products, local_squared_scores, residuals
 from fedspan.statistics.regression.parts.newton import inverse
 from fedspan.statistics.regression.parts.random_intercept import SiteSums, random_intercept
@@ -34,11 +28,7 @@ from fedspan.sums.plausible_totals import whole
 
 @step("regression.site_products", reveals="sums", weighted=True, by_site=True)
 def local_site_products(
-    site: Site,
-    names: Labels,
-    coef: Vector,
-    level: float,
-    **form: Unpack[DesignForm],
+    site: Site, names: Labels, coef: Vector, level: float, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:
     """Leaves the site: what ``regression.products`` does, and in its own row of a table of all `names` its sums."""
     found = np.zeros((len(names), len(form["factor"]) + 2))

@@ -147,7 +147,7 @@ class FedLinearRegression(RegressorMixin, FedRegression):
                 ridge=float(self.ridge),
             )
         else:
-            found = least_squares(fed, offset=offset, **self._shared(fed))
+            found = least_squares(fed, offset=offset, **self._shared())
         rank = int(found.design.kept.sum())
         exact = self.cov_type == "nonrobust" and self.site_effect != "random"
         self._keep(found, found.n - rank if exact and found.n > rank else None)

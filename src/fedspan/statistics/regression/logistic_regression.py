@@ -41,20 +41,13 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         Half of it, times the squared coefficients of features, is subtracted from the log-likelihood.
     offset : int or str, optional
         A column of X that is added to the logit as it is: it has no coefficient. Two classes only.
-    categorical : sequence of int or str, optional
-        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
-        relative to it, as R codes factors.
-    categories : dict of column to list of names, optional
-        The names, in an order of your own. Default: found out; secure sums need them here.
+    categorical, categories, confidence, missing
+        As of `FedLinearRegression`.
     site_effect : {None, "fixed"}, default=None
         An intercept of each site, relative to the first site. It needs the sums of columns of each site.
     cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
         Standard errors: of the model, or sandwich ones; "HC1" has the factor n / (n - p), as in R's sandwich, and
         "cluster" takes sites as clusters.
-    confidence : float, default=0.95
-        Of the intervals.
-    missing : {"refuse", "drop"}, default="refuse"
-        What happens to rows with missing values.
     max_rounds : int, default=25
         Of Newton's method, which usually takes five to eight.
     residuals : bool, default=False
@@ -79,12 +72,8 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     separated_columns_, dependent_columns_ : array of int
         Columns that predict some targets exactly, and those that depend on others; a warning names them.
     site_effects_, site_effects_bse_ : array (sites,)
-    residual_counts_, residual_edges_ : array
-        With `residuals`: numbers of Pearson's residuals below, between and above the edges; NaN where they are few.
-    residual_means_ : array (bins, 3)
-        By bin of the linear predictor: its mean, that of the residuals, and its standard error.
-    sites_ : tuple of str
-    run_ : RunRecord
+    residual_counts_, residual_edges_, residual_means_, categories_, sites_, run_
+        As of `FedLinearRegression`.
 
     Examples
     --------
@@ -151,7 +140,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
             classes=self.classes_,
             offset=offset,
             max_rounds=self.max_rounds,
-            **self._shared(fed),
+            **self._shared(),
         )
         self.deviance_, self.null_loglik_ = found.deviance, np.nan if found.null_loglik is None else found.null_loglik
         self._keep(found, None)

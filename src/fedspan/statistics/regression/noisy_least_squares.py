@@ -14,30 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Vector
-from fedspan.pca.noisy_covariance import SENSITIVITY, WEIGHT, about_mean, pair_weights, refuse_many_columns
+from fedspan.federation.site.parameters import Matrix, PositiveVector, Vector
+from fedspan.pca.noisy_covariance import SENSITIVITY, WEIGHT, about_mean, noisy_products, refuse_many_columns
 from fedspan.privacy.mechanisms import GaussianMoments
-from fedspan.privacy.noisy_sums import (
-    BLOCK_ROWS,
-    Colluding,
-    Multiplier,
-    Sharers,
-    Widths,
-    charged_noise,
-    in_bounds,
-    in_unit_ball,
-    noisy_sums,
-)
+from fedspan.privacy.noisy_sums import BLOCK_ROWS, NoiseShare, charged_noise, in_bounds, in_unit_ball, noisy_sums
 from fedspan.statistics.regression.least_squares import LinearFit
 from fedspan.statistics.regression.parts.design_rows import Design, numeric_target
 from fedspan.sums.plausible_totals import whole
-from fedspan.sums.row_moments import packed
 
 #: A direction of the features with less variance than this number of deviations of its noise is drawn up to it.
 _CLEAR = 2.0
@@ -45,21 +34,14 @@ _CLEAR = 2.0
 
 @step("regression.noisy_products", reveals="sums", noisy=True)
 def local_noisy_products(
-    site: Site, center: Vector, width: Widths, box: bool, multiplier: Multiplier, sharers: Sharers, colluding: Colluding
+    site: Site, center: Vector, width: PositiveVector, box: bool, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows with targets, with its share of the noise.
 
     Charged to the ledger.
     """
-    noisy = charged_noise(site, SENSITIVITY, multiplier, sharers, colluding)
-    d = len(center)
-    S, sums, rows = np.zeros((d, d)), np.zeros(d), 0
-    for U in _bounded(site, center, width, box):
-        S += U.T @ U
-        sums += U.sum(axis=0)
-        rows += len(U)
-    found = noisy(np.concatenate([pair_weights(d, math.sqrt(2.0)) * packed(S), WEIGHT * sums, [WEIGHT * rows]]))
-    return {"products": found[: -d - 1], "sums": found[-d - 1 : -1], "rows": float(found[-1])}
+    noisy = charged_noise(site, SENSITIVITY, noise)
+    return noisy_products(noisy, _bounded(site, center, width, box), len(center))
 
 
 def _bounded(site: Site, center: Vector, width: Vector, box: bool) -> Iterator[Matrix]:

@@ -15,13 +15,7 @@ from fedspan.errors import MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Flags, Positive, Vector
 from fedspan.statistics.describe.parts.suppression import hidden_cells, list_sums, shown
-from fedspan.statistics.regression.parts.design_rows import (
-    Design,
-    DesignForm,
-    Rows,
-    design_rows,
-    with_site_effects,
-)
+from fedspan.statistics.regression.parts.design_rows import Design, DesignForm, Rows, design_rows, with_site_effects
 from fedspan.statistics.regression.parts.families import FAMILIES
 from fedspan.statistics.regression.parts.glm_sums import Classes, SquaredName, residuals, targets
 from fedspan.sums.plausible_totals import whole
@@ -68,11 +62,7 @@ def _fewest_in_bins(site: Site, **payload: Any) -> int:
 
 
 @step("regression.predictor_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
-def local_predictor_sums(
-    site: Site,
-    coef: Vector,
-    **form: Unpack[DesignForm],
-) -> dict[str, Any]:
+def local_predictor_sums(site: Site, coef: Vector, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: n, and the sums of its rows' linear predictors and of their squares."""
     n, total, squares = 0, 0.0, 0.0
     for rows in design_rows(site, **form):

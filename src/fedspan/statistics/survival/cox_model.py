@@ -89,12 +89,10 @@ def cox_model(
         Compare rows with those of their own site alone. No grid is needed.
     ridge : float, default=0.0
         Half of it, times the squared coefficients, is subtracted from the log-likelihood.
-    drop : bool, default=False
-        Leave out rows with missing values.
     max_rounds : int, default=25
         Most rounds of Newton's method.
-    names : tuple of str, optional
-        Names of the columns, for errors.
+    drop, names
+        As of `least_squares`.
     """
     grid = np.zeros(0) if stratified else event_grid(times, fed)
     first = column_sums(names, fed, drop=drop, numeric=False)
@@ -263,11 +261,7 @@ def _first(done: Evaluation, evaluate: Callable[[Vector], Evaluation]) -> Callab
 def _functions(grid: Vector, at_risk: Vector, events: Vector) -> dict[str, Vector]:
     """Return the functions of time at each grid point, by name; the logarithm only of times above 0."""
     counts = np.rint(np.maximum(at_risk, events)).astype(np.int64), np.rint(events).astype(np.int64)
-    found = {
-        "km": 1 - survival_curve(*counts, 0.95)[0],
-        "rank": np.cumsum(events) - (events - 1) / 2,
-        "identity": grid,
-    }
+    found = {"km": 1 - survival_curve(*counts, 0.95)[0], "rank": np.cumsum(events) - (events - 1) / 2, "identity": grid}
     return {**found, "log": np.log(grid)} if (grid > 0).all() else found
 
 

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
+from fedspan.statistics.regression.parts.regression_fit import wald_tests
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
 from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
 from fedspan.statistics.survival.cox_model import CoxFit, cox_model
@@ -42,17 +43,10 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     strata : {None, "site"}, default=None
         "site": each site has a baseline hazard of its own, and rows are compared within their site. No times are
         needed; there is no common baseline, and no check of proportional hazards.
-    categorical : sequence of int or str, optional
-        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
-        relative to it, as R codes factors.
-    categories : dict of column to list of names, optional
-        The names, in an order of your own. Default: found out; secure sums need them here.
+    categorical, categories, confidence, missing
+        As of `FedLinearRegression`.
     ridge : float, default=0.0
         Half of it, times the squared coefficients, is subtracted from the log partial likelihood.
-    confidence : float, default=0.95
-        Of the intervals.
-    missing : {"refuse", "drop"}, default="refuse"
-        What happens to rows with missing values.
     max_rounds : int, default=25
         Of Newton's method, which usually takes five or six.
     random_state, verbose : int, optional
@@ -100,8 +94,6 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     confidence: float = 0.95
     missing: str = "refuse"
     max_rounds: int = 25
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit to a table with times and events (and ``sites``), or to a federation that has them."""
@@ -176,11 +168,7 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
     def _keep(self, found: CoxFit) -> None:
         self.coef_, self.cov_params_ = found.coef, found.covariance
         self.bse_ = np.sqrt(np.diag(found.covariance))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self.tvalues_ = self.coef_ / self.bse_
-        self.pvalues_ = 2 * stats.norm.sf(np.abs(self.tvalues_))
-        reach = stats.norm.ppf(1 - (1 - self.confidence) / 2) * self.bse_
-        self.conf_int_ = np.column_stack([self.coef_ - reach, self.coef_ + reach])
+        self.tvalues_, self.pvalues_, self.conf_int_ = wald_tests(self.coef_, self.bse_, self.confidence)
         self.loglik_, self.null_loglik_ = found.loglik, found.null_loglik
         self.n_obs_, self.n_events_, self.n_iter_ = found.n, found.deaths, found.rounds
         self.converged_, self.mean_ = found.converged, found.centre
@@ -191,13 +179,7 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
         tests = np.zeros((0, len(self.coef_))) if found.proportional is None else found.proportional
         self.ph_transforms_, self.ph_statistics_, self.ph_pvalues_ = found.transforms, tests, stats.chi2.sf(tests, 1)
         names = self.coefficient_names()
-        if len(self.dependent_columns_):
-            which = ", ".join(names[j] for j in self.dependent_columns_[:10])
-            warnings.warn(
-                f"these columns are constant or depend on the ones before them, and have the coefficient 0: {which}; "
-                "leave them out, unless an encoder made them",
-                stacklevel=frames_inside(),
-            )
+        self._warn_of_dependent(names)
         if not found.converged:
             columns = np.flatnonzero(np.zeros(0) if found.infinite is None else found.infinite)
             which = ", ".join(names[j] for j in columns[:10])

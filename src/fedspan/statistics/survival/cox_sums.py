@@ -83,11 +83,7 @@ def evaluated(cells: Cells, ties: str, b: Vector, products: Matrix, sites: tuple
 
 
 @step("survival.cox_setup", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
-def local_cox_setup(
-    site: Site,
-    grid: Grid,
-    **form: Unpack[DesignForm],
-) -> dict[str, Any]:
+def local_cox_setup(site: Site, grid: Grid, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: n, sums of products of columns; by grid point, leaving weights, and events and their weights."""
     m, k = len(grid), len(form["factor"])
     found: dict[str, Any] = {"n": 0, "bad": 0, "gram": np.zeros((k, k)), "leaving": np.zeros(m)}
@@ -105,9 +101,7 @@ def local_cox_setup(
     return found
 
 
-def smallest_leaving(
-    site: Site, grid: Vector, intercept: bool, offset: int, effects: Any, drop: bool, **form: Any
-) -> int:
+def smallest_leaving(site: Site, grid: Vector, **form: Any) -> int:
     """Return the fewest rows that leave, or have their event, at one grid point, where any do."""
     fewest = len(site)
     at, happens = last_at_risk(*times_and_events(site.y, site.name), grid)
@@ -126,12 +120,7 @@ def smallest_leaving(
     by_site=with_site_effects,
 )
 def local_cox_sums(
-    site: Site,
-    coef: Vector,
-    grid: Grid,
-    at_risk: Vector,
-    at_event: Vector,
-    **form: Unpack[DesignForm],
+    site: Site, coef: Vector, grid: Grid, at_risk: Vector, at_event: Vector, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:
     """Leaves the site: by grid point, sums of w and w z over rows that leave and that have events; a sum of w z z'.
 
@@ -153,12 +142,7 @@ def local_cox_sums(
 
 
 @step("survival.stratified_sums", reveals="sums", weighted=True, by_site=with_site_effects)
-def local_stratified_sums(
-    site: Site,
-    coef: Vector,
-    ties: Ties,
-    **form: Unpack[DesignForm],
-) -> dict[str, Any]:
+def local_stratified_sums(site: Site, coef: Vector, ties: Ties, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: the log partial likelihood of its rows among themselves, its gradient and information."""
     k = len(coef)
     parts = list(design_rows(site, **form))
@@ -185,12 +169,7 @@ def local_stratified_sums(
 
 
 @step("survival.event_moments", reveals="sums", weighted=True, by_site=with_site_effects)
-def local_event_moments(
-    site: Site,
-    grid: Grid,
-    weights: Matrix,
-    **form: Unpack[DesignForm],
-) -> dict[str, Any]:
+def local_event_moments(site: Site, grid: Grid, weights: Matrix, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: for each row of `weights` (t, m), the sum of z over all events, weighted by their grid point."""
     found = np.zeros((len(weights), len(form["factor"])))
     for rows in design_rows(site, **form):

@@ -111,13 +111,7 @@ def local_event_times(site: Site) -> dict[str, Any]:
     return {"times": np.unique(times[(events == 1) & np.isfinite(times)])}
 
 
-@step(
-    "survival.counts",
-    reveals="sums",
-    counts=["n"],
-    fewest=smallest_cell,
-    fewest_in_sums=False,
-)
+@step("survival.counts", reveals="sums", counts=["n"], fewest=smallest_cell, fewest_in_sums=False)
 def local_counts_on_grid(site: Site, grid: Grid, by: Column, groups: Lines) -> dict[str, Any]:
     """Leaves the site: by group and grid point, the rows that leave and those that have the event; rows of no use."""
     times, events = times_and_events(site.y, site.name)

@@ -15,13 +15,7 @@ from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.regression_table import WIDTH
-from fedspan.statistics.survival.event_counts import (
-    EventCounts,
-    checked_grid,
-    column_number,
-    event_counts,
-    group_names,
-)
+from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, column_number, event_counts, group_names
 from fedspan.statistics.survival.log_rank_test import compared
 from fedspan.statistics.survival.survival_model import FedSurvival
 
@@ -83,8 +77,6 @@ class FedKaplanMeier(FedSurvival):
     by: int | str | None = None
     groups: Sequence[Any] | None = None
     confidence: float = 0.95
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Count rows at risk and events of a table (and ``sites``), or of a federation with targets."""

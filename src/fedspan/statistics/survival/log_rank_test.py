@@ -15,13 +15,7 @@ from scipy import stats
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.statistics.survival.event_counts import (
-    EventCounts,
-    checked_grid,
-    column_number,
-    event_counts,
-    group_names,
-)
+from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, column_number, event_counts, group_names
 from fedspan.sums.columns import agree_on_columns
 
 Numbers = NDArray[np.float64]
@@ -41,11 +35,7 @@ class LogRank:
 
 
 def log_rank(
-    fed: Federation,
-    *,
-    by: int | str = 0,
-    times: Sequence[float] | None = None,
-    groups: Sequence[Any] | None = None,
+    fed: Federation, *, by: int | str = 0, times: Sequence[float] | None = None, groups: Sequence[Any] | None = None
 ) -> LogRank:
     """Return the log-rank test of the groups in a column.
 

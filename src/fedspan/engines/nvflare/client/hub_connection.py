@@ -14,13 +14,7 @@ from time import monotonic
 from typing import Any
 
 from fedspan.engines.members.member_list import kit_list
-from fedspan.engines.nvflare.client.user_session import (
-    CHANNEL,
-    DeniedError,
-    ServerOfflineError,
-    UserSession,
-    in_thread,
-)
+from fedspan.engines.nvflare.client.user_session import CHANNEL, DeniedError, ServerOfflineError, UserSession, in_thread
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.remote.coordinator.signed_requests import Lost

@@ -21,12 +21,7 @@ from fedspan.engines.members.enrolment import (
     request_text,
 )
 from fedspan.engines.members.member_list import MEMBERS, MemberList, read_list, root_of
-from fedspan.engines.nvflare.setup.hardening import (
-    authorization,
-    logging_settings,
-    server_resources,
-    site_resources,
-)
+from fedspan.engines.nvflare.setup.hardening import authorization, logging_settings, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import FederationPlan, parse_address, read_owner, write_json
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import InputError, MessageError

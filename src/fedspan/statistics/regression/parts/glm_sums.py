@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Unpack
 
 import numpy as np
@@ -42,12 +43,7 @@ Classes = Annotated[NDArray[Any], _Classes()]
 
 
 @step("regression.products", reveals="sums", weighted=True, moments=True, counts=["n"], by_site=with_site_effects)
-def local_products(
-    site: Site,
-    coef: Vector,
-    level: float,
-    **form: Unpack[DesignForm],
-) -> dict[str, Any]:
+def local_products(site: Site, coef: Vector, level: float, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: n, sums of weights and their logarithms, of Z'Z, Z'r, r and r^2; r are residuals of `coef`."""
     k = len(form["factor"])
     found: dict[str, Any] = {"n": 0, "gram": np.zeros((k, k)), "moment": np.zeros(k)}
@@ -72,11 +68,7 @@ def residuals(rows: Rows, coef: Vector, level: float, site: str) -> Vector:
 
 @step("regression.glm_start", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
 def local_glm_start(
-    site: Site,
-    family: FamilyName,
-    classes: Classes,
-    level: float,
-    **form: Unpack[DesignForm],
+    site: Site, family: FamilyName, classes: Classes, level: float, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:
     """Leaves the site: n, and the sums of a first weighted least squares; those of the model without features."""
     k = len(form["factor"])
@@ -107,11 +99,7 @@ def local_glm_start(
 
 @step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
 def local_glm_sums(
-    site: Site,
-    family: FamilyName,
-    classes: Classes,
-    coef: Vector,
-    **form: Unpack[DesignForm],
+    site: Site, family: FamilyName, classes: Classes, coef: Vector, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:
     """Leaves the site: n, and sums of log-likelihood, deviance, Pearson's chi-square, gradient and information."""
     p = len(coef)
@@ -135,7 +123,8 @@ def local_glm_sums(
         found["gradient"] += rows.Z.T @ (w * (y - mu))
         found["information"] += rows.Z.T @ ((w * var)[:, None] * rows.Z)
     for key in ("deviance", "pearson"):  # of coefficients on the way to infinity
-        found[key] = float(np.nan_to_num(found[key], nan=0.0, posinf=1e90))
+        if not math.isfinite(found[key]):
+            found[key] = 1e90 if found[key] > 0 else 0.0
     return found
 
 
@@ -169,11 +158,7 @@ def local_squared_scores(
 
 @step("regression.separation", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
 def local_separation(
-    site: Site,
-    family: FamilyName,
-    classes: Classes,
-    directions: Matrix,
-    **form: Unpack[DesignForm],
+    site: Site, family: FamilyName, classes: Classes, directions: Matrix, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:
     """Leaves the site: n, and for each direction the rows whose likelihood it raises, lowers, and surely raises.
 

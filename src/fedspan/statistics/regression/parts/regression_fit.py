@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from fedspan.errors import InputError
 from fedspan.statistics.regression.parts.design_rows import Design
@@ -44,6 +45,18 @@ class RegressionFit:
     converged: bool
     rounds: int
     separated: NDArray[np.bool_] | None
+
+
+def wald_tests(coef: Matrix, errors: Matrix, confidence: float, df: float | None = None) -> tuple[Matrix, ...]:
+    """Return the statistics of coefficients, their p-values, and the ends (..., 2) of their intervals.
+
+    `df` are the degrees of freedom of t, none for z.
+    """
+    known = stats.norm if df is None else stats.t(df)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = coef / errors
+    reach = known.ppf(1 - (1 - confidence) / 2) * errors
+    return values, 2 * known.sf(np.abs(values)), np.stack([coef - reach, coef + reach], axis=-1)
 
 
 def sandwich(bread: Matrix, meat: Matrix, cov_type: str, n: int, p: int, clusters: int) -> Matrix:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
@@ -17,7 +16,7 @@ from fedspan.checks import frames_inside, one_of, real_number, true_or_false, wh
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.predicted_rows import predicted
-from fedspan.statistics.regression.parts.regression_fit import RegressionFit
+from fedspan.statistics.regression.parts.regression_fit import RegressionFit, wald_tests
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
 from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding, treatment_coded
 from fedspan.statistics.regression.residual_bins import EDGES, residual_bins
@@ -45,8 +44,6 @@ class FedRegression(TreatmentCoding):
     confidence: float = 0.95
     missing: str = "refuse"
     residuals: bool = False
-    random_state: Any = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit to a table with targets (and ``sites``, and weights of rows), or to a federation that has them.
@@ -168,7 +165,7 @@ class FedRegression(TreatmentCoding):
             raise InputError(f"offset={self.offset!r} is one of the columns of categories, and must be a number")
         return sum(len(kept[j]) - 1 if j in kept else 1 for j in range(at))
 
-    def _shared(self, fed: Federation) -> dict[str, Any]:
+    def _shared(self) -> dict[str, Any]:
         """Return the settings that all protocols take."""
         return {
             "intercept": bool(self.fit_intercept),
@@ -191,12 +188,7 @@ class FedRegression(TreatmentCoding):
         self.converged_, self.n_iter_ = found.converged, found.rounds
         self.dependent_columns_ = np.flatnonzero(~design.kept[design.intercept : design.intercept + design.slopes])
         errors = np.sqrt(np.diag(found.covariance)).reshape(coef.shape)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = coef / errors
-        tails = 2 * (stats.norm.sf(np.abs(values)) if df is None else stats.t.sf(np.abs(values), df))
-        share = 1 - (1 - self.confidence) / 2
-        reach = stats.norm.ppf(share) if df is None else stats.t.ppf(share, df)
-        ends = np.stack([coef - reach * errors, coef + reach * errors], axis=-1)
+        values, tails, ends = wald_tests(coef, errors, self.confidence, df)
         m = design.intercept + design.slopes
         own = slice(m, None)
         r = len(coef)
@@ -219,13 +211,7 @@ class FedRegression(TreatmentCoding):
     def _warn(self, found: RegressionFit) -> None:
         names = self._feature_names()
         self.separated_columns_ = np.zeros(0, dtype=np.int64)
-        if len(self.dependent_columns_):
-            which = ", ".join(names[j] for j in self.dependent_columns_[:10])
-            warnings.warn(
-                f"these columns are constant or depend on the ones before them, and have the coefficient 0: {which}; "
-                "leave them out, unless an encoder made them",
-                stacklevel=frames_inside(),
-            )
+        self._warn_of_dependent(names)
         if found.separated is not None:
             columns = found.separated[found.design.intercept : found.design.intercept + found.design.slopes]
             self.separated_columns_ = np.flatnonzero(columns)
@@ -261,11 +247,9 @@ class FedRegression(TreatmentCoding):
         parts = [coef, self.bse_, self.tvalues_, self.pvalues_, self.conf_int_[:, 0], self.conf_int_[:, 1]]
         if self.site_effect == "fixed":
             own = slice(1 if self.fit_intercept else 0, None)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                values = self.site_effects_[own] / self.site_effects_bse_[own]
-            reach = stats.norm.ppf(1 - (1 - self.confidence) / 2)
-            more = [self.site_effects_[own], self.site_effects_bse_[own], values, 2 * stats.norm.sf(np.abs(values))]
-            more += [more[0] - reach * more[1], more[0] + reach * more[1]]
+            effects, errors = self.site_effects_[own], self.site_effects_bse_[own]
+            values, tails, ends = wald_tests(effects, errors, self.confidence)
+            more = [effects, errors, values, tails, *ends.T]
             parts = [np.concatenate(pair) for pair in zip(parts, more, strict=True)]
         return [(self._row_names(names), parts, self._statistic(), self.confidence)]
 

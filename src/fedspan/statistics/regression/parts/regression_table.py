@@ -28,11 +28,7 @@ def _named(name: str) -> str:
 
 
 def coefficients(
-    names: Sequence[str],
-    columns: Sequence[NDArray[np.float64]],
-    statistic: str,
-    confidence: float,
-    title: str = "",
+    names: Sequence[str], columns: Sequence[NDArray[np.float64]], statistic: str, confidence: float, title: str = ""
 ) -> list[str]:
     """Return the lines of a table of coefficients.
 

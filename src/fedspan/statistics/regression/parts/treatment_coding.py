@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from fedspan.base import FedEstimator
-from fedspan.checks import whole_number
+from fedspan.checks import frames_inside, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
 from fedspan.tables.parts.category_union import Lines, Naturals, category_union, packed, unpacked
@@ -71,6 +72,7 @@ class TreatmentCoding(FedEstimator):
     categories_: tuple[tuple[str, ...], ...]
     coef_: Array
     intercept_: Any
+    dependent_columns_: NDArray[np.int64]
     _way_out_of_text = "name it in categorical=[...]"
 
     @property
@@ -89,6 +91,15 @@ class TreatmentCoding(FedEstimator):
         return found
 
     # Inside.
+
+    def _warn_of_dependent(self, names: Sequence[str]) -> None:
+        if len(self.dependent_columns_):
+            which = ", ".join(names[j] for j in self.dependent_columns_[:10])
+            warnings.warn(
+                f"these columns are constant or depend on the ones before them, and have the coefficient 0: {which}; "
+                "leave them out, unless an encoder made them",
+                stacklevel=frames_inside(),
+            )
 
     def _column(self, what: str, value: Any) -> int:
         """Return the number of a column that is given by its name or number."""

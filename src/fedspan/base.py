@@ -120,26 +120,17 @@ class FedEstimator(_Parameters, BaseEstimator):
         return names
 
     @contextmanager
-    def _fitting(
-        self,
-        X: Any,
-        y: Any,
-        sites: Any,
-        task: Any = None,
-        sample_weight: Any = None,
-        agree: Agree | None = None,
-        **checks: Any,
-    ) -> Iterator[Federation]:
+    def _fitting(self, X: Any, y: Any, sites: Any, *, agree: Agree | None = None, **given: Any) -> Iterator[Federation]:
         """Run the block as one run on the federation that `X` is or becomes: the calls are the same.
 
         `agree` is how the sites agree on their columns, if the same call is to learn more (`OneRound`).
 
-        Sets ``n_features_in_``, ``sites_`` and ``run_``. `checks` go to scikit-learn's validation of tables.
+        Sets ``n_features_in_``, ``sites_`` and ``run_``. What else is `given` goes to `_as_federation`.
         """
         for name in self._get_param_names():
             if isinstance(getattr(type(self), name, None), bool):
                 true_or_false(name, getattr(self, name))
-        fed = self._as_federation(X, y, sites, task, sample_weight, **checks)
+        fed = self._as_federation(X, y, sites, **given)
         needs = self._single_replies()
         if needs is not None:
             fed.need_single_replies(f"{type(self).__name__}{needs}", or_totals=self._totals_will_do())
@@ -243,7 +234,8 @@ class FedEstimator(_Parameters, BaseEstimator):
         with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
             agreed = self._agreed(run) if rows else run
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
-            learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
+            late = batch is not None and batch in counted
+            learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None), begun=late))
         self.run_ = run.record
         self.batch_sites_ = agreed.sites
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
@@ -306,7 +298,10 @@ class FedEstimator(_Parameters, BaseEstimator):
         reset: bool = True,
         **checks: Any,
     ) -> Federation:
-        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns."""
+        """Return the federation that `X` is, or the embedded one of a table; `reset` learns the table's columns.
+
+        `checks` go to scikit-learn's validation of tables.
+        """
         if isinstance(X, Federation):
             if sample_weight is not None:
                 raise InputError(
@@ -402,14 +397,15 @@ class LearnsOn(FedEstimator):
         Parameters
         ----------
         decay : float, default=1.0
-            What the rows before count from now on, above 0 and at most 1. With 1 nothing is forgotten.
+            What the rows before count from now on, above 0 and at most 1. With 1 nothing is forgotten. Rows of a
+            `batch` that other sites have sent before fade nothing.
         half_life : float, str or timedelta, optional
             Instead of `decay`: the number of rows after which old ones count half, or a time such as ``"6h"``.
         batch : str, optional
             A name of these rows. A site's rows of a batch are counted once, however often it is sent.
         at : time, optional
             Of the batch, for a `half_life` that is a time: ISO text, seconds since 1970, or a datetime. Default: now. A
-            batch that comes late, of an earlier time than the newest one, fades nothing.
+            batch that comes late, of an earlier time than the newest one, fades nothing and counts in full.
         """
         fading = Fading.of(decay, half_life, at)
         first, learn = self._learner(X)

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedspan as fs
-from fedspan.anomaly.parts.score_grid import placed_edges, quantile_between, score_counts, shares_up_to
+from fedspan.anomaly.parts.score_grid import (
+    local_score_counts,
+    placed_edges,
+    quantile_between,
+    score_counts,
+    shares_up_to,
+)
 from fedspan.errors import FedspanError
 
 
@@ -56,6 +64,16 @@ def test_a_quantile_is_between_the_edges_around_the_exact_one(values, level):
 def test_equal_scores_have_edges_that_rise():
     edges = placed_edges(np.array([3.0, 0.0]), np.array([3.0, 0.0]))
     assert (np.diff(edges, axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("edges", [21, 257])
+def test_few_edges_are_compared_with_the_same_counts_as_a_search(edges):
+    at = np.linspace(-2.0, 2.0, edges)
+    scores = np.concatenate([np.random.default_rng(0).normal(size=500), at, at[:3], [-np.inf, np.inf, np.nan]])
+    found = local_score_counts(fs.Site("a", scores[:, None]), edges=at[None])["counts"]
+    between = [(scores > low) & (scores <= high) for low, high in pairwise(at)]
+    true = [scores <= at[0], *between, ~(scores <= at[-1])]
+    np.testing.assert_array_equal(found, [[np.sum(own) for own in true]])
 
 
 def test_edges_that_fall_are_refused():

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
+from fedspan.atlases.harmony_by_sums import local_begin, local_centres
 from fedspan.atlases.parts.soft_clusters import unit
 from fedspan.audit import audit
 from fedspan.errors import InputError, PolicyError
@@ -271,3 +272,23 @@ def test_lost_replies_of_steps_that_no_site_may_miss_are_requested_again():
 def test_settings_that_cannot_work_are_refused(parameters, message):
     with pytest.raises(InputError, match=message):
         fs.FedHarmony(**parameters).fit(types_and_batches(60)[0])
+
+
+def test_rows_kept_for_one_run_serve_no_other_one():
+    """What a site keeps is known by all that it was made of; the names ["12"] and ["1", "2"] have the same bytes."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X[:, 2] = 12.0
+    fed = fs.LocalFederation([fs.Site("12", X)])
+
+    def centres(column=-1, names=("12",)):
+        d, B = 3 - (column >= 0), len(names)
+        fixed = {"steps": np.ones(d), "starts": 1, "theta": 1.0, "sigma": 0.1, "sizes": np.full(B, 40.0 / B)}
+        fed.ask(local_begin, column=column, names=np.array(names), Y=np.eye(2, d), **fixed)
+        return fed.ask(local_centres, done=0, turn=0, draw=0, blocks=2, Y=np.eye(2, d), counts=None)
+
+    assert centres()["12"]["sums"].shape == (2, 3)
+    assert centres(column=2)["12"]["sums"].shape == (2, 2)
+    for column in (-1, 2):
+        centres(column)
+        with pytest.raises(fs.errors.QuorumError, match="batch"):
+            centres(column, names=("1", "2"))

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedspan as fs
 from fedspan import attacks
-from fedspan.aggregation import CoordinateMedian, Mean
+from fedspan.aggregation import CoordinateMedian, GeometricMedian, Mean
 from fedspan.clustering import federated_k_means as protocol
 from fedspan.errors import FedspanError
 from tests.clustering.cluster_examples import blobs
@@ -63,6 +63,17 @@ def test_a_mean_of_moves_is_the_sum_and_a_median_resists_malicious_sites():
         bad = fed.corrupt(attacks.RandomNoise(1e6), sites=fed.sites[:3])
         voted = protocol.federated_k_means(bad, **settings, aggregator=CoordinateMedian()).best()
         assert np.abs(voted.centres - plain.centres).max() < np.median([np.abs(error).max() for error in own])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_huge_sums_of_malicious_sites_do_not_end_a_run_by_medians(seed):
+    """A centre that only malicious sites have rows at had a share of 1e-298, and moved by the inverse of that."""
+    rng = np.random.default_rng(seed)
+    X = 8.0 * rng.standard_normal((4, 5))[rng.integers(4, size=1140)] + rng.standard_normal((1140, 5))
+    fed = fs.federate(X, sites=np.arange(1140) % 19, seed=1)
+    bad = fed.corrupt(attacks.Ones(1e300), sites=fed.sites[:5])
+    found = bad.run(protocol.federated_k_means, n_clusters=4, n_init=5, aggregator=GeometricMedian()).best()
+    assert np.abs(found.centres).max() < 1e3 * np.abs(X).max()
 
 
 def test_the_start_from_sums_is_as_good_as_k_means_plus_plus_and_the_same_for_any_split():

@@ -41,8 +41,10 @@ def test_the_page_follows_the_runs_and_ends_with_a_link(tmp_path, monkeypatch):
     assert all('http-equiv="refresh" content="2"' in text for text in seen)
     assert "Three &lt;sites&gt;" in seen[0]
     assert "loss" in seen[3]
+    assert not any("Why it stopped" in text for text in seen)
     text = live.finish("report.html").read_text(encoding="utf-8")
     assert "refresh" not in text
+    assert "Why it stopped" in text
     assert '<a id="report" href="report.html">' in text
 
 

@@ -8,9 +8,10 @@ import pytest
 from sklearn.metrics import accuracy_score, r2_score
 
 import fedspan as fs
-from fedspan.errors import InputError
+from fedspan.errors import InputError, QuorumError
 from fedspan.model_selection import cross_validate
 from fedspan.model_selection.scoring import accuracy, r2
+from fedspan.statistics.regression.parts.predicted_rows import predicted
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 3))
@@ -67,3 +68,24 @@ def test_what_has_no_prediction_at_the_sites_is_refused():
         model.predict(fs.federate(X, sites=SITES))
     with pytest.raises(InputError, match="goes with a table"):
         fs.FedLinearRegression().fit(X, Y, sites=SITES).predict(fs.federate(X, sites=SITES), site="a")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"link": "class", "classes": np.zeros(1)},
+        {"link": "class", "classes": np.zeros(3)},
+        {"link": "class", "classes": np.zeros(0)},
+        {"link": "class"},
+        {"link": "log", "classes": np.arange(2.0)},
+    ],
+    ids=["one class", "three classes", "no class", "without classes", "classes of counts"],
+)
+@pytest.mark.parametrize("intercept", [-1e6, 1e6])
+def test_too_few_classes_fail_alike_whatever_the_rows(parameters, intercept):
+    """An index out of range would show, site by site, whether a row lies beyond a plane."""
+    seen = fs.federate(X, sites=SITES).apply(
+        predicted, slopes=np.eye(1, 3), intercepts=np.array([intercept]), **parameters
+    )
+    with pytest.raises(QuorumError, match=r"0 of 3 sites answered .* one for each class but the first"):
+        fs.FedStandardScaler().fit(seen)

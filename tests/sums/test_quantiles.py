@@ -12,6 +12,7 @@ from fedspan import attacks
 from fedspan.aggregation import CoordinateMedian, GeometricMedian, Krum, Mean, TrimmedMean
 from fedspan.errors import InputError, QuorumError
 from fedspan.sums import quantiles as quantile_search
+from fedspan.sums import row_blocks
 from fedspan.sums.parts import values_between
 from fedspan.sums.parts.number_keys import keys
 from fedspan.sums.quantiles import local_counts, local_fractions, quantiles
@@ -257,6 +258,30 @@ def test_large_tables_are_searched_in_blocks_with_few_passes(kept, monkeypatch):
     X[3, 1] = np.nan
     with pytest.raises(fs.errors.InputError, match="NaN or infinity in 1 values"):
         quantiles(fs.federate(X), level=0.5)
+
+
+@pytest.mark.parametrize("rule", [None, CoordinateMedian()])
+def test_numbers_of_single_precision_are_sorted_in_half_the_memory_with_the_same_result(rule, monkeypatch):
+    rng = np.random.default_rng(0)
+    tiny, large = np.float32(1e-45), np.finfo(np.float32).max
+    X = np.stack([rng.normal(size=400), rng.choice([-tiny, 0, tiny, -large, large], 400)], axis=1).astype(np.float32)
+    fed = fs.federate({"a": X.astype(np.float64)})
+    columns, _ = quantile_search._sorted_columns(fs.Site("a", X.astype(np.float64)))
+    assert columns.dtype == np.float32
+    found = quantiles(fed, level=LEVELS, aggregator=rule)
+    monkeypatch.setattr(quantile_search, "_single", lambda X: False)
+    np.testing.assert_array_equal(found, quantiles(fs.federate({"a": X}), level=LEVELS, aggregator=rule))
+    if rule is None:
+        np.testing.assert_array_equal(found, [pooled(X, level) for level in LEVELS])
+
+
+@pytest.mark.parametrize("value", [0.1, 1e300, 1e-300])
+def test_one_number_that_needs_double_precision_in_the_last_block_is_found(value, monkeypatch):
+    X = np.arange(100.0)[:, None] - 200.0
+    X[-1] = value
+    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 80)
+    np.testing.assert_array_equal(quantiles(fs.federate({"a": X}), level=1.0), [value])
+    np.testing.assert_array_equal(quantiles(fs.federate({"a": X}), level=0.5), [-151.0])
 
 
 def test_intervals_that_fit_no_columns_are_refused():

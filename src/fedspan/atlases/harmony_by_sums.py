@@ -24,7 +24,6 @@ rows' values: any split of the rows of a batch over sites gives the same result.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, cast
 
 import numpy as np
@@ -44,6 +43,7 @@ from fedspan.atlases.parts.soft_clusters import Rounds, batch_sums, moved, penal
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation.site.noise_query import message_digest
 from fedspan.federation.site.parameters import Count, Index, Labels, Matrix, NotNegative, Positive, Stack, Vector
 from fedspan.sums.moments import moments
 from fedspan.sums.plausible_totals import sum_of_all, whole
@@ -115,7 +115,10 @@ def local_begin(
     none = Rounds.none(B, K, d, starts)
     kept = {"column": column, "names": names, "steps": steps, "theta": theta, "sigma": sigma, "Y": Y, "starts": starts}
     kept |= {"share": sizes / max(1.0, sizes.sum()), "penalty": np.zeros((B, K)), "own": np.zeros((B, K))}
-    kept |= {"removed": -1, "turn": -1, "moved": -1, "settled": -1, "done": 0, "chain": ""}
+    kept |= {"removed": -1, "turn": -1, "moved": -1, "settled": -1, "done": 0}
+    kept["begun"] = kept["chain"] = message_digest(
+        {"column": column, "names": names, "steps": steps, "sigma": sigma, "starts": starts}
+    ).hex()
     kept |= {"rounds_Y": none.Y, "rounds_penalties": none.penalties, "rounds_effects": none.effects}
     for name, value in kept.items():
         site.state[name] = value
@@ -196,7 +199,8 @@ def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Ma
 def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[str, Any]:
     """Leaves the site: squared lengths of its rows after this round, and of what it changed. Corrects its rows."""
     state = site.state
-    if state.get("done") == done + 1 and state["corrected"] == _digest(effects):  # another site missed this
+    sent = message_digest({"effects": effects}).hex()
+    if state.get("done") == done + 1 and state["corrected"] == sent:  # another site missed this
         return {"length": state["length"], "change": state["changed"]}
     rows = HarmonyRows(site, done)
     if state["settled"] != turn:
@@ -207,14 +211,12 @@ def local_correct(site: Site, done: Index, turn: Index, effects: Stack) -> dict[
     for name, one in (("Y", rows.Y), ("penalties", rows.penalty), ("effects", effects)):
         state[f"rounds_{name}"] = np.concatenate([np.asarray(state[f"rounds_{name}"]), one[None]])
     state["done"] = done + 1
-    state["corrected"] = _digest(effects)
-    state["chain"] = _digest(effects, cast(str, state["chain"]))
+    state["corrected"] = sent
+    state["chain"] = message_digest(
+        {"before": state["chain"], "Y": rows.Y, "penalty": rows.penalty, "effects": effects}
+    ).hex()
     state["length"], state["changed"] = float(np.vdot(Z, Z)), float(np.sum((Z - rows.Z) ** 2))
     return {"length": state["length"], "change": state["changed"]}
-
-
-def _digest(effects: Array, before: str = "") -> str:
-    return blake2b(before.encode() + effects.tobytes(), digest_size=16).hexdigest()
 
 
 def harmony(

@@ -21,40 +21,36 @@ def path(name: str, metavar: str, help: str, **settings: Any) -> Argument:
     return name, {"type": Path, "metavar": metavar, "help": help, **settings}
 
 
-def add(
-    commands: Any,
-    name: str,
-    target: str,
-    help: str,
-    *arguments: Argument,
-    description: str,
-    example: str,
-    **fixed: Any,
-) -> None:
-    """Add a command that calls `target`, written as ``module:function``, with its arguments and `fixed` ones by name.
+class Commands:
+    """The commands of a parser, or of a group; `module` has their functions, where a command states no other target."""
 
-    Modules are imported only when their command runs.
-    """
-    text = description if "\n" in description else textwrap.fill(description, 100)
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=text,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for flag, settings in arguments:
-        parser.add_argument(flag, **settings)
-    parser.set_defaults(target=target, **fixed)
+    def __init__(self, parser: argparse.ArgumentParser, module: str = "") -> None:
+        self._parsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        self._module = module
 
+    def add(
+        self, name: str, help: str, *arguments: Argument, description: str, example: str, target: str = "", **fixed: Any
+    ) -> None:
+        """Add a command that calls `target`, written as ``module:function``, with its arguments and `fixed` ones.
 
-def group(commands: Any, name: str, help: str, example: str) -> Any:
-    """Add a group of commands, and return what its commands are added to."""
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=f"{help[0].upper()}{help[1:]}. 'fedspan {name} COMMAND --help' explains a command.",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        Default: the function of the command's name. Modules are imported only when their command runs.
+        """
+        text = description if "\n" in description else textwrap.fill(description, 100)
+        parser = self._parser(name, help, text, example)
+        for flag, settings in arguments:
+            parser.add_argument(flag, **settings)
+        parser.set_defaults(target=target or f"{self._module}:{name}", **fixed)
+
+    def group(self, name: str, help: str, example: str, module: str = "") -> Commands:
+        """Add a group of commands, and return it."""
+        text = f"{help[0].upper()}{help[1:]}. 'fedspan {name} COMMAND --help' explains a command."
+        return Commands(self._parser(name, help, text, example), module)
+
+    def _parser(self, name: str, help: str, description: str, example: str) -> argparse.ArgumentParser:
+        return self._parsers.add_parser(
+            name,
+            help=help,
+            description=description,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )

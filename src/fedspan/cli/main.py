@@ -13,14 +13,13 @@ from typing import Any, NoReturn
 
 import fedspan
 from fedspan.cli import help_texts
-from fedspan.cli.command_parser import add as _add
-from fedspan.cli.command_parser import group as _group
+from fedspan.cli.command_parser import Commands
 from fedspan.cli.command_parser import option as _option
 from fedspan.cli.command_parser import path as _path
 from fedspan.cli.console import one_line_warning, printable
 from fedspan.cli.federation import members_parser
 from fedspan.cli.operation.operation_arguments import add_operation_commands
-from fedspan.cli.site.owner_arguments import add_owner_commands
+from fedspan.cli.site import owner_arguments
 from fedspan.errors import DataMissingError, FedspanError, InputError, JournalError, MissingPackageError, PolicyError
 
 #: The papers that ``fedspan reproduce`` knows, and the modules that run them.
@@ -79,62 +78,56 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"fedspan {fedspan.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = Commands(parser)
     _add_local(commands)
     _add_federation(commands)
-    _add(
-        commands,
+    commands.add(
         "reproduce",
-        "fedspan.cli.main:reproduce",
         "run a paper's tables and figures, ours beside theirs",
         _option("paper", "which paper", choices=sorted(PAPERS)),
         _option("--quick", "fewer seeds, rows or settings, for a first look", action="store_true"),
         _path("--out", "FOLDER", "where to write (default: reproduce-PAPER)"),
         description="Run a paper's setting, print its tables with our numbers beside the paper's, and save a page.",
         example="fedspan reproduce fedpca --quick",
+        target="fedspan.cli.main:reproduce",
     )
     _add_site(commands)
     add_operation_commands(commands)
     return parser
 
 
-def _add_local(commands: Any) -> None:
+def _add_local(commands: Commands) -> None:
     """Add the commands that need no federation but the embedded one."""
     run = _path("run", "RUN", "output folder of 'fedspan run', a run_dir, or a model")
-    _add(
-        commands,
+    commands.add(
         "demo",
-        "fedspan.cli.demo.demo_command:demo",
         "six short runs with pictures, on one page",
         _path("--out", "FOLDER", "where to write (default: demo)", default=Path("demo")),
         _option("--seed", "seed of the split and of the runs (default: 0)", type=int, default=0),
         description=help_texts.DEMO,
         example="fedspan demo --out demo",
+        target="fedspan.cli.demo.demo_command:demo",
     )
-    _add(
-        commands,
+    commands.add(
         "init",
-        "fedspan.cli.study.init_command:init",
         "write a study file for some tables",
         _option(
             "files", "one table per site, or one with a column that names sites", nargs="+", type=Path, metavar="FILE"
         ),
         description=help_texts.INIT,
         example="fedspan init north.csv south.csv west.csv",
+        target="fedspan.cli.study.init_command:init",
     )
-    _add(
-        commands,
+    commands.add(
         "check",
-        "fedspan.cli.study.study_check_command:check_study",
         "print what a study would do, without running it",
         _path("study", "STUDY.toml", "the study file"),
         description=help_texts.CHECK,
         example="fedspan check study.toml",
+        target="fedspan.cli.study.study_check_command:check_study",
     )
-    _add(
-        commands,
+    commands.add(
         "describe",
-        "fedspan.cli.study.describe_command:describe_study",
         "describe a study's data, and leave a page",
         _path("study", "STUDY.toml", "the study file; it needs no model"),
         _option("--by", "a column of groups, or 'site', instead of the study's own", metavar="COLUMN"),
@@ -147,11 +140,10 @@ def _add_local(commands: Any) -> None:
         _path("--out", "FILE", "the page (default: STUDY.describe.html, beside the study), or a table's CSV file"),
         description=help_texts.DESCRIBE,
         example="fedspan describe study.toml --by sex",
+        target="fedspan.cli.study.describe_command:describe_study",
     )
-    _add(
-        commands,
+    commands.add(
         "run",
-        "fedspan.cli.study.run_command:run",
         "run the study that a TOML file describes",
         _path("study", "STUDY.toml", "the study file"),
         _path("--out", "FOLDER", "output folder, instead of the study's own"),
@@ -165,11 +157,10 @@ def _add_local(commands: Any) -> None:
         _option("--rounds", "with --every: stop after this number of rounds", type=int, metavar="N"),
         description=help_texts.RUN,
         example="fedspan run study.toml",
+        target="fedspan.cli.study.run_command:run",
     )
-    _add(
-        commands,
+    commands.add(
         "apply",
-        "fedspan.cli.study.apply_command:apply",
         "write what a trained model gives for each row of a new table",
         _path("study", "STUDY", "output folder of 'fedspan run', or a saved model or pipeline"),
         _path("new", "NEW", "the table of the new rows: CSV, Parquet, Feather, Excel or NPZ"),
@@ -177,11 +168,10 @@ def _add_local(commands: Any) -> None:
         _option("--site", "the site of all new rows, for models that differ by site", metavar="NAME"),
         description=help_texts.APPLY,
         example="fedspan apply study new.csv --out scores.csv",
+        target="fedspan.cli.study.apply_command:apply",
     )
-    _add(
-        commands,
+    commands.add(
         "gateway",
-        "fedspan.gateway.gateway_loop:gateway",
         "score rows as they come, and write alarms, on a small device",
         _path("model", "MODEL", "what detector.export('detector.npz') wrote"),
         _path("--rows", "FILE", "read rows from a file instead of standard input"),
@@ -196,21 +186,19 @@ def _add_local(commands: Any) -> None:
         _option("--every", "seconds of a period (default: 3600)", type=float, default=3600.0),
         description=help_texts.GATEWAY,
         example="fedspan gateway detector.npz --rows traffic.jsonl --follow --state sums.npz --alarms alarms.jsonl",
+        target="fedspan.gateway.gateway_loop:gateway",
     )
-    _add(
-        commands,
+    commands.add(
         "report",
-        "fedspan.cli.report_command:report",
         "write the report of an earlier run",
         run,
         _path("--out", "FILE", "the page (default: report.html in the folder, MODEL.html beside a model)"),
         description=help_texts.REPORT,
         example="fedspan report study",
+        target="fedspan.cli.report_command:report",
     )
-    _add(
-        commands,
+    commands.add(
         "audit",
-        "fedspan.cli.audit_command:audit_run",
         "attack what the coordinator of a run received, and report what it can rebuild",
         _path("run", "RUN", f"{run[1]['help']}; not with --of", nargs="?"),
         _option(
@@ -225,130 +213,121 @@ def _add_local(commands: Any) -> None:
         _path("--out", "FOLDER", "where to write (default: audit, in RUN)"),
         description=help_texts.AUDIT,
         example="fedspan audit study --bounds 0,1",
+        target="fedspan.cli.audit_command:audit_run",
     )
 
 
-def _add_federation(commands: Any) -> None:
+def _add_federation(commands: Commands) -> None:
     """Add the commands for real federations and detached studies."""
     module, kit = "fedspan.cli.federation.federation_command", _path("kit", "KIT", "a user's kit")
-    federation = _group(
-        commands, "federation", "set up a real federation, see its status, try it out", "fedspan federation demo"
+    federation = commands.group(
+        "federation",
+        "set up a real federation, see its status, try it out",
+        "fedspan federation demo",
+        members_parser.MODULE,
     )
     steps = _option("--steps", "name all steps that each site's owner allows", action="store_true")
-    _add(
-        federation,
+    federation.add(
         "status",
-        f"{module}:status",
         "sites online, with version, rows and steps",
         kit,
         steps,
         description="Print which sites of the federation are online, their versions, rows and allowed steps.",
         example="fedspan federation status kits/alice",
+        target=f"{module}:status",
     )
-    _add(
-        federation,
+    federation.add(
         "demo",
-        "fedspan.cli.federation.demo_federation_command:demo",
         "start a coordinator and three sites on this machine, run a study, compare, and stop them",
         _option("--seed", "seed of the split and of the study (default: 0)", type=int, default=0),
         description=help_texts.FEDERATION_DEMO,
         example="fedspan federation demo",
+        target="fedspan.cli.federation.demo_federation_command:demo",
     )
-    coordinator = _group(
-        commands,
-        "coordinator",
-        "run the coordinator of a real federation",
-        "fedspan coordinator start kits/coordinator",
+    coordinator = commands.group(
+        "coordinator", "run the coordinator of a real federation", "fedspan coordinator start kits/coordinator"
     )
     members_parser.add_authority(federation)
     members_parser.add_operation(federation)
     members_parser.add_enrolment(coordinator, "coordinator")
-    members_parser.add_enrolment(_group(commands, "user", "take part as a user", "fedspan user enroll alice"), "user")
+    members_parser.add_enrolment(commands.group("user", "take part as a user", "fedspan user enroll alice"), "user")
     own = _path("path", "KIT", "the coordinator's kit")
-    _add(
-        coordinator,
+    coordinator.add(
         "start",
-        "fedspan.cli.operation.start_coordinator_command:start",
         "in the foreground, until Ctrl-C",
         own,
         _option("--console", "serve the coordinator's page (default: 8765, on this machine alone)", **CONSOLE),
         _option("--json", "print events as lines of JSON", action="store_true", dest="json_lines"),
         description="Run the federation's coordinator in the foreground, until Ctrl-C.",
         example="fedspan coordinator start kits/coordinator",
+        target="fedspan.cli.operation.start_coordinator_command:start",
     )
 
     one = _option("study", "one of them (default: all of yours)", nargs="?", metavar="STUDY")
-    _add(
-        commands,
+    commands.add(
         "status",
-        f"{module}:studies",
         "the state of detached studies",
         kit,
         one,
         _option("--watch", "print it again every two seconds, until all are over", action="store_true"),
         description="Print the state of the studies that the coordinator runs for you: progress, calls, time left.",
         example="fedspan status kits/alice",
+        target=f"{module}:studies",
     )
     study = _option("study", "its name, as 'fedspan status' prints it", metavar="STUDY")
-    _add(
-        commands,
+    commands.add(
         "cancel",
-        f"{module}:cancel",
         "cancel a detached study and revoke its authorisation",
         kit,
         study,
         description="Cancel a study that the coordinator runs for you, and revoke its authorisation.",
         example="fedspan cancel kits/alice study-1",
+        target=f"{module}:cancel",
     )
-    _add(
-        commands,
+    commands.add(
         "fetch",
-        f"{module}:fetch",
         "fetch the results of a detached study: models, records, report, journal",
         kit,
         study,
         _path("--out", "FOLDER", "a new folder", required=True),
         description="Fetch the models, records, report and journal of a detached study into a new folder.",
         example="fedspan fetch kits/alice study-1 --out results",
+        target=f"{module}:fetch",
     )
 
 
-def _add_site(commands: Any) -> None:
+def _add_site(commands: Commands) -> None:
     """Add the commands for the owner of a site."""
-    site = _group(
-        commands,
+    site = commands.group(
         "site",
         "for the owner of a site: start it, check its settings, verify its log",
         "fedspan site check site.toml",
+        owner_arguments.MODULE,
     )
-    _add(
-        site,
+    site.add(
         "check",
-        "fedspan.cli.site.check_command:check",
         "check a site's file and its data",
         _path("file", "site.toml", "the site's file"),
         _path("--kit", "KIT", "the site's kit: compare with the federation's schema and the site's name"),
         description=help_texts.SITE_CHECK,
         example="fedspan site check site.toml --kit kits/north",
+        target="fedspan.cli.site.check_command:check",
     )
-    _add(
-        site,
+    site.add(
         "log",
-        "fedspan.cli.site.log_command:log",
         "verify an audit log",
         _path("file", "FILE", "the audit log"),
         _option("--refused", "also print each call that was refused or failed, and why", action="store_true"),
         _option("--last", "an earlier last digest: it must still be in the log", metavar="DIGEST"),
         description=help_texts.LOG,
         example="fedspan site log audit.jsonl --refused",
+        target="fedspan.cli.site.log_command:log",
     )
     members_parser.add_enrolment(site, "site")
     own = _path("path", "KIT", "the site's kit")
     config = _path("--config", "site.toml", "the owner's data and rules", required=True)
-    _add(
-        site,
+    site.add(
         "start",
-        "fedspan.cli.site.start_command:start",
         "take part in a federation, in the foreground, until Ctrl-C",
         own,
         config,
@@ -356,8 +335,9 @@ def _add_site(commands: Any) -> None:
         _option("--json", "print events as lines of JSON", action="store_true", dest="json_lines"),
         description="Take part in a federation with the data and the rules of a site.toml, until Ctrl-C.",
         example="fedspan site start kits/north --config site.toml --console",
+        target="fedspan.cli.site.start_command:start",
     )
-    add_owner_commands(site)
+    owner_arguments.add_owner_commands(site)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -22,7 +22,7 @@ import numpy as np
 from fedspan.clustering.parts.rows_by_centre import Clusters
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.federation.site.parameters import Matrix, PositiveVector, Vector
 from fedspan.linalg.kernels.nearest_centres import closest
 from fedspan.linalg.small_clusters import k_means
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
@@ -30,7 +30,6 @@ from fedspan.privacy.noisy_sums import (
     Centres,
     NoiseShare,
     NoisySums,
-    Widths,
     charged_noise,
     in_unit_ball,
     noisy_sums,
@@ -57,7 +56,7 @@ UNPOSTED = "labels of rows, if they are posted later"
 
 @step("clustering.noisy_cells", reveals="sums", noisy=True)
 def local_noisy_cells(
-    site: Site, center: Vector, width: Widths, box: bool, centres: Centres, **noise: Unpack[NoiseShare]
+    site: Site, center: Vector, width: PositiveVector, box: bool, centres: Centres, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: for each centre the sums of z and 1 / 2 over the rows closest to it, with noise; charged."""
     noisy = charged_noise(site, SENSITIVITY, noise)

@@ -183,7 +183,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
                 raise InputError("y=... goes with a table: a federation has its targets already")
         else:
             y, task = checks.checked_columns(X, y, task, type(self).__name__)
-        with self._fitting(X, y, sites, task, ensure_min_samples=2) as fed:
+        with self._fitting(X, y, sites, task=task, ensure_min_samples=2) as fed:
             if self.aggregator is None or not isinstance(X, Federation):  # a malicious site could stop the run here
                 refuse_bad_values(fed, self._names())
                 checks.refuse_bad_targets(fed)

@@ -23,7 +23,6 @@ from fedspan.gateway.row_reader import RowError, RowReader
 from fedspan.gateway.row_source import Line, RowFile, lines_of
 from fedspan.gateway.scorer import Scorer
 
-FORMS = ("jsonl", "csv")
 #: Rows that are scored at once.
 _BATCH = 1000
 #: Seconds between two times that all is kept; rows since are read again after a kill.

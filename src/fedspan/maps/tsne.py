@@ -140,23 +140,12 @@ class FedTSNE(FedMap):
         "fit with post_positions=True, or let the sites place their rows by transform(federation)",
     )
 
-    n_landmarks: int | str = "auto"
     _: KW_ONLY
-    rounds: int | str = "auto"
-    reduce: int | float | str | None = "auto"
-    method: str = "coordinates"
-    share: str = "distances"
     post_positions: bool = False
     sums_settings: Mapping[str, Any] | None = None
-    n_components: int = 2
     perplexity: float = 30.0
     early_exaggeration_iter: int = 250
     n_iter: int = 500
-    neighbors: str = "auto"
-    landmark_settings: Mapping[str, Any] | None = None
-    privacy: Any = None
-    device: str | None = None
-    n_jobs: int = 1
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Make a map of the rows of a table (with ``sites``) or a federation."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -73,22 +72,11 @@ offset_, residuals_, privacy_, sites_, run_
     (60, 2)
     """
 
-    n_landmarks: int | str = "auto"
     _: KW_ONLY
-    rounds: int | str = "auto"
-    reduce: int | float | str | None = "auto"
-    method: str = "coordinates"
-    share: str = "distances"
-    n_components: int = 2
     n_neighbors: int = 15
     min_dist: float = 0.1
     spread: float = 1.0
     n_epochs: int | None = None
-    neighbors: str = "auto"
-    landmark_settings: Mapping[str, Any] | None = None
-    privacy: Any = None
-    device: str | None = None
-    n_jobs: int = 1
 
     def _check_layout(self) -> None:
         whole_number("n_neighbors", self.n_neighbors, 2)

@@ -157,14 +157,19 @@ LEARNERS = {
 }
 
 
+def _measured(model: FedPCADetector, window: Window) -> list[float]:
+    """Return AUC, F1 and the share of false alarms in a window."""
+    flagged = model.predict(window.X) == -1
+    auc = roc_auc_score(window.y, -model.score_samples(window.X))
+    return [auc, f1_score(window.y, flagged, zero_division=0.0), np.mean(flagged[window.y == 0])]
+
+
 def judged(stream: Stream, learn: Callable[..., FedPCADetector]) -> NDArray[np.float64]:
     """Return AUC, F1 and false alarms (windows - 1, 3) of each window by the model of those before."""
     model = FedPCADetector().partial_fit(stream[0].normal())
     found = []
     for number, window in enumerate(stream[1:], start=1):
-        flagged = model.predict(window.X) == -1
-        auc = roc_auc_score(window.y, -model.score_samples(window.X))
-        found.append([auc, f1_score(window.y, flagged, zero_division=0.0), np.mean(flagged[window.y == 0])])
+        found.append(_measured(model, window))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = learn(model, window, stream[max(0, number - 4) : number])
@@ -265,10 +270,7 @@ def poisoned_batches_table(seeds: Sequence[int]) -> Table:
             for window in stream[:-1]:
                 own = window.y == 0
                 model.partial_fit(window.X[own], sites=window.sites[own], decay=DECAY)
-            last = generated(None, seed, WINDOWS)[-1]  # rows of honest sites
-            flagged = model.predict(last.X) == -1
-            auc = roc_auc_score(last.y, -model.score_samples(last.X))
-            found.append([auc, f1_score(last.y, flagged, zero_division=0.0), np.mean(flagged[last.y == 0])])
+            found.append(_measured(model, generated(None, seed, WINDOWS)[-1]))  # rows of honest sites
         auc, f1, alarms = np.mean(found, axis=0)
         rows.append([name, f"{auc:.3f}", f"{f1:.3f}", f"{100 * alarms:.1f}"])
     remark = f"The same stream, learned from; rows of the last window as honest sites have them. {counted(seeds)}."

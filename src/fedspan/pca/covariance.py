@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Vector
 from fedspan.linalg import top_eigenpairs
@@ -21,8 +22,12 @@ from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.sums.moments import counted, counted_rows, means_of_rows, site_weights, some_rows, typical_rows
 from fedspan.sums.row_blocks import n_columns, site_weight, weighted_blocks
 from fedspan.sums.row_moments import RowMoments, packed, side, unpacked
+from fedspan.wire import Message
 
 Matrix = NDArray[np.float64]
+
+#: A second moment may be below zero by this part of its trace.
+_ROUNDING = 1e-9
 
 
 @step("pca.gram", reveals="sums", moments=True, weighted=True)
@@ -61,12 +66,25 @@ def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> t
         total = fed.sum(local_gram)
         return unpacked(total["gram"]), counted_rows(total), site_weights(total.sites)
     replies = means_of_rows("phi", fed, local_phi, local_gram, "gram")
+    if not fed.policy.groups:
+        replies = fed.accept(replies, _checked)
     phi, counts = replies.stack("phi"), replies.stack("n")
     # An entry off the diagonal stands for two, one on it for one: so distances are those of whole matrices.
     factor = np.where(np.equal(*np.triu_indices(side(phi.shape[1]))), np.sqrt(0.5), 1.0)
     combined = aggregator(phi * factor, believed(aggregator, counts))
     n = typical_rows(counts)
     return n * unpacked(combined.value / factor), n, site_weights(replies, combined.weights)
+
+
+def _checked(reply: Message) -> Message:
+    """Return a reply; refuse products that no rows have: they could pull small variances below zero."""
+    phi = unpacked(reply["phi"])
+    phi /= np.abs(phi).max(initial=np.finfo(np.float64).tiny)
+    try:
+        np.linalg.cholesky(phi + _ROUNDING * max(1.0, float(np.trace(phi))) * np.eye(len(phi)))
+    except np.linalg.LinAlgError:
+        raise MessageError("'phi' is no second moment of rows: some combination has a negative square") from None
+    return reply
 
 
 def moment_axes(found: RowMoments, *, center: bool, scale: Vector | None, rank: int | None) -> PrincipalAxes:

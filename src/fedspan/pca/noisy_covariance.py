@@ -22,23 +22,16 @@ import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.federation.site.parameters import Matrix, PositiveVector, Vector
 from fedspan.linalg import top_eigenpairs
 from fedspan.pca.parts.principal_axes import PrincipalAxes
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
-from fedspan.privacy.noisy_sums import (
-    MOST_COLUMNS,
-    NoiseShare,
-    NoisySums,
-    Widths,
-    charged_noise,
-    in_unit_ball,
-    noisy_sums,
-    rows_in_bounds,
-)
+from fedspan.privacy.noisy_sums import NoiseShare, NoisySums, charged_noise, in_unit_ball, noisy_sums, rows_in_bounds
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_moments import packed, unpacked
 
+#: The most columns whose products are summed.
+_MOST_COLUMNS = 4096
 #: The weight of a row's sum, and of its count, beside its products: more weight is more noise on the rest.
 WEIGHT = 0.5
 SENSITIVITY = math.sqrt(1 + 2 * WEIGHT**2)
@@ -48,7 +41,7 @@ _CLEAR = 2.0
 
 @step("pca.noisy_gram", reveals="sums", noisy=True)
 def local_noisy_gram(
-    site: Site, center: Vector, width: Widths, box: bool, **noise: Unpack[NoiseShare]
+    site: Site, center: Vector, width: PositiveVector, box: bool, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows, with its share of the noise; charged."""
     noisy = charged_noise(site, SENSITIVITY, noise)
@@ -128,8 +121,8 @@ def about_mean(products: Vector, mean: Vector) -> Matrix:
 
 def refuse_many_columns(d: int) -> None:
     """Refuse more columns than products can be summed of."""
-    if d > MOST_COLUMNS:
-        raise InputError(f"{d} columns are too many for sums of their products with noise: use at most {MOST_COLUMNS}")
+    if d > _MOST_COLUMNS:
+        raise InputError(f"{d} columns are too many for sums of their products with noise: use at most {_MOST_COLUMNS}")
 
 
 def pair_weights(d: int, apart: float) -> Vector:

@@ -32,14 +32,11 @@ from fedspan.privacy.run_privacy import gaussian_spent, spending
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-#: The most columns whose products are summed.
-MOST_COLUMNS = 4096
 HEAD = "the numbers of rows that sites report of their tables, which the head of a journal keeps"
 BLOCK_ROWS = 1024
 #: No secure sum has more sites.
 _MOST_SITES = 2**20
 Multiplier = Annotated[float, Real(least=1e-9, most=LARGEST_MULTIPLIER)]
-Widths = Annotated[NDArray[np.float64], ArrayOf("float", 1, least=1e-300, most=1e300)]
 #: Rows, axes and centres are multiples of this, and no longer than 1, 1 and 2. Then their products are exact in double
 #: precision, in whatever order they are added up: a row's centre does not depend on where in a block the row is.
 _GRID = 2.0**-25

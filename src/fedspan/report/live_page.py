@@ -106,7 +106,8 @@ class LivePage(Observer):
         running = note(f"{where} This page loads itself again every {RELOAD} seconds." if reload else where)
         link = Html(f'<p><a id="report" href="{esc(report)}">The report of the run</a></p>') if report else Html("")
         parts = [sites_section(records, None), traffic_section(records), metrics_section(records)]
-        parts += [failures_section(records), stopped_section(records)]
+        over = [record for record in records if record.stopped.kind is not EndingKind.RUNNING]
+        parts += [failures_section(records), *([stopped_section(over)] if over else [])]
         body = join(
             [run_header(self._title, records, None), Html(f'<div id="now">{running}{link}</div>'), *parts], "\n"
         )

@@ -16,17 +16,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Vector
+from fedspan.federation.site.parameters import PositiveVector, Vector
 from fedspan.privacy.mechanisms import Bounds, GaussianMoments
-from fedspan.privacy.noisy_sums import (
-    NoiseShare,
-    NoisySums,
-    Widths,
-    charged_noise,
-    in_unit_ball,
-    noisy_sums,
-    rows_in_bounds,
-)
+from fedspan.privacy.noisy_sums import NoiseShare, NoisySums, charged_noise, in_unit_ball, noisy_sums, rows_in_bounds
 from fedspan.sums.moments import Moments
 from fedspan.sums.plausible_totals import whole
 
@@ -39,7 +31,7 @@ _CLEAR = 2.0
 
 @step("sums.noisy_sums", reveals="sums", noisy=True)
 def local_noisy_sums(
-    site: Site, center: Vector, width: Widths, box: bool, **noise: Unpack[NoiseShare]
+    site: Site, center: Vector, width: PositiveVector, box: bool, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u^2, u and 1 / 2 over its rows, with its share of the noise; charged."""
     noisy = charged_noise(site, SENSITIVITY, noise)

@@ -61,8 +61,7 @@ def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
         found, bad = counts_between(site, low, high)
     else:
         columns, bad = _sorted_columns(site)
-        parts = [np.searchsorted(column, at, side="right") for column, at in _with_edges(columns, low, high)]
-        found = np.array(parts)
+        found = np.array([_up_to(column, at) for column, at in _with_edges(columns, low, high)])
     return {"n": len(site), "bad": bad, "counts": found.astype(np.min_scalar_type(len(site)))}
 
 
@@ -76,9 +75,10 @@ def local_fractions(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
     n = some_rows(site)
     fractions = np.empty((max(len(columns), len(low)), PARTS + 1))
     for share, (column, at) in zip(fractions, _with_edges(columns, low, high), strict=True):
-        count = np.searchsorted(column, at, side="right")
+        count = _up_to(column, at)
         inside = (count > 0) & (count < n)
-        before, after = column[count[inside] - 1] / 2, column[count[inside]] / 2  # halves: differences stay finite
+        ends = np.stack([column[count[inside] - 1], column[count[inside]]]).astype(np.float64)
+        before, after = ends / 2  # halves: differences stay finite
         way = (at[inside] / 2 - before) / (after - before)
         share[:] = count == n
         share[inside] = (count[inside] - 1 / 3 + way) / (n + 1 / 3)
@@ -171,12 +171,19 @@ def _by_level(found: Matrix, intervals: int, levels: Vector) -> tuple[Matrix, Ma
     return rows, np.repeat(levels, len(rows) // len(levels))[:, None]
 
 
-def _sorted_columns(site: Site) -> tuple[Matrix, int]:
-    """Return the site's columns (d, n), each sorted, and the number of values that are not finite."""
+def _sorted_columns(site: Site) -> tuple[NDArray[Any], int]:
+    """Return the site's columns (d, n), each sorted, and the number of values that are not finite.
 
-    def make() -> tuple[Matrix, int]:
-        columns, at = np.empty((n_columns(site), len(site))), 0
+    Numbers that single precision holds exactly, such as those of a table in it, are kept so: in half the memory.
+    """
+
+    def make() -> tuple[NDArray[Any], int]:
+        columns: NDArray[Any] = np.empty((n_columns(site), len(site)), dtype=np.float32)
+        at = 0
         for X in blocks(site):
+            if columns.dtype == np.float32 and not _single(X):
+                before, columns = columns[:, :at], np.empty(columns.shape)
+                columns[:, :at] = before
             columns[:, at : at + len(X)] = X.T
             at += len(X)
         columns.sort(axis=1)
@@ -185,7 +192,25 @@ def _sorted_columns(site: Site) -> tuple[Matrix, int]:
     return site.cached("sorted columns", make)
 
 
-def _with_edges(columns: Matrix, low: Keys, high: Keys) -> Iterator[tuple[Vector, Vector]]:
+def _single(X: Matrix) -> bool:
+    """Return whether single precision holds all numbers exactly."""
+    with np.errstate(over="ignore", under="ignore"):
+        return bool((X.astype(np.float32) == X).all())
+
+
+def _up_to(column: NDArray[Any], edges: Vector) -> NDArray[np.intp]:
+    """Return the number of values of a sorted column up to each edge.
+
+    Edges are rounded down to single precision for a column of it, which would be copied to double precision otherwise.
+    """
+    if column.dtype == np.float32:
+        with np.errstate(over="ignore", under="ignore"):
+            single = edges.astype(np.float32)
+            edges = np.where(single > edges, np.nextafter(single, np.float32(-np.inf)), single)
+    return np.searchsorted(column, edges, side="right")
+
+
+def _with_edges(columns: NDArray[Any], low: Keys, high: Keys) -> Iterator[tuple[NDArray[Any], Vector]]:
     """Yield each column with the edges of its parts, for one level after the other."""
     edges = key_values(part_edges(low, high))
     intervals = max(len(columns), len(edges))

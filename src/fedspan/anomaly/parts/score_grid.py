@@ -29,6 +29,8 @@ MIDDLE, HIGH = 0.5, 0.95
 _EDGES = 257
 #: Rows that are counted at once.
 _ROWS = 2**15
+#: Few edges are compared with all values of a column one after the other, which is faster than a search.
+_COMPARED = 64
 _REACH, _FINE = 11.5, 0.2
 #: A spread below this part of the score is rounding.
 _ROUNDING = 1e-9
@@ -55,9 +57,12 @@ def local_score_counts(site: Site, edges: Matrix) -> dict[str, Any]:
         raise InputError(f"the rows have {n_columns(site)} columns, and there are edges of {len(edges)}")
     counts = np.zeros((len(edges), edges.shape[1] + 1), dtype=np.int64)
     for batch in site.batches(_ROWS):
-        X = np.asarray(batch.X, dtype=np.float64)
-        for j, at in enumerate(edges):
-            counts[j] += np.bincount(np.searchsorted(at, X[:, j], side="left"), minlength=counts.shape[1])
+        columns = np.ascontiguousarray(np.asarray(batch.X, dtype=np.float64).T)
+        for j, (column, at) in enumerate(zip(columns, edges, strict=True)):
+            if len(at) > _COMPARED:
+                counts[j] += np.bincount(np.searchsorted(at, column, side="left"), minlength=counts.shape[1])
+            else:
+                counts[j] += np.diff([0, *(np.count_nonzero(column <= edge) for edge in at), len(column)])
     return {"n": len(site), "counts": counts.astype(np.min_scalar_type(len(site)))}
 
 

@@ -28,12 +28,9 @@ class HarmonyRows:
         self.starts = cast(int, state["starts"])
         self.Y, self.penalty = np.asarray(state["Y"]), np.asarray(state["penalty"])
         self.alone = self.column < 0
-        names = np.asarray(state["names"])
-        self.X, self.codes, self.keys = site.last_of(
-            "rows of Harmony", (self.column, names.tobytes(), np.asarray(state["steps"]).tobytes()), self._read
-        )
-        chain = (names.tobytes(), state["chain"])
-        self.Z, self.C = site.last_of("corrected rows", chain, self._corrected)
+        # The keys are digests of all that the rows are made of: another run at this site may differ in any part.
+        self.X, self.codes, self.keys = site.last_of("rows of Harmony", state["begun"], self._read)
+        self.Z, self.C = site.last_of("corrected rows", state["chain"], self._corrected)
 
     def _read(self) -> tuple[Array, Codes, NDArray[np.uint64]]:
         found, state = rows_of(self.site), self.site.state
@@ -55,7 +52,7 @@ class HarmonyRows:
             order = np.argsort(of_row, kind="stable")
             return np.split(order, np.searchsorted(of_row[order], np.arange(1, blocks + 1)))
 
-        return self.site.last_of("blocks of rows", (draw, blocks), drawn)
+        return self.site.last_of("blocks of rows", (self.site.state["begun"], draw, blocks), drawn)
 
     def settle(self, turn: int, Y: Array, counts: Array | None) -> None:
         """Assign all rows by the centres and counts of the pass before `turn`; without one, by the centres alone."""

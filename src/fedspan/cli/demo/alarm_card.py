@@ -57,7 +57,7 @@ def alarm_card(folder: Path, seed: int) -> Card:
         "Twelve gateways learn normal traffic, and recognise attacks that none of them has seen.",
         _picture(scores, -float(detector.offset_), columns, shares),
         f"{found:.0%}",
-        f"of the attacks raise an alarm, and {percent(round(false, 3))} of normal traffic",
+        f"of the attacks raise an alarm, and {false:.1%} of normal traffic",
         "alarm/report.html",
         LINES,
         "The traffic is simulated. Figures on real traffic are in the README.",

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedspan.cli import help_texts
-from fedspan.cli.command_parser import add, option, path
+from fedspan.cli.command_parser import Commands, option, path
 
 _MODULE = "fedspan.cli.operation"
 
 
-def add_operation_commands(commands: Any) -> None:
+def add_operation_commands(commands: Commands) -> None:
     """Add them to ``fedspan``."""
     kit = path("kit", "KIT", "the kit of a coordinator, a site or a user")
     config = path("--config", "site.toml", "of a site: the owner's file")
-    add(
-        commands,
+    commands.add(
         "doctor",
-        f"{_MODULE}.doctor_command:doctor",
         "check ports, clock, certificate, disk, versions and data, with remedies",
         kit,
         config,
         option("--health", "only whether the coordinator or the site of the kit answers", action="store_true"),
         description=help_texts.DOCTOR,
         example="fedspan doctor kits/north --config site.toml",
+        target=f"{_MODULE}.doctor_command:doctor",
     )
-    add(
-        commands,
+    commands.add(
         "logs",
-        f"{_MODULE}.logs_command:logs",
         "the log of a coordinator, a site or a detached study",
         kit,
         option("study", "a detached study, as 'fedspan status' prints it", nargs="?", metavar="STUDY"),
@@ -36,25 +31,24 @@ def add_operation_commands(commands: Any) -> None:
         option("--follow", "print what is added, until Ctrl-C", action="store_true"),
         description=help_texts.LOGS,
         example="fedspan logs kits/alice 0123456789ab --follow",
+        target=f"{_MODULE}.logs_command:logs",
     )
-    add(
-        commands,
+    commands.add(
         "backup",
-        f"{_MODULE}.backup_command:backup",
         "write a kit and what belongs to it to one file",
         kit,
         path("--to", "FILE", "a new file, such as north.tar.gz", required=True),
         config,
         description=help_texts.BACKUP,
         example="fedspan backup kits/north --config site.toml --to north.tar.gz",
+        target=f"{_MODULE}.backup_command:backup",
     )
-    add(
-        commands,
+    commands.add(
         "restore",
-        f"{_MODULE}.backup_command:restore",
         "write what a backup holds into a new folder",
         path("file", "FILE", "what 'fedspan backup' wrote"),
         path("--to", "FOLDER", "a new folder", required=True),
         description=help_texts.RESTORE,
         example="fedspan restore north.tar.gz --to restored",
+        target=f"{_MODULE}.backup_command:restore",
     )

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedspan.cli import help_texts
-from fedspan.cli.command_parser import add, option, path
+from fedspan.cli.command_parser import Commands, option, path
 
-_MODULE = "fedspan.cli.site.decide_command"
+#: Has the functions of most of them.
+MODULE = "fedspan.cli.site.decide_command"
 
 
-def add_owner_commands(site: Any) -> None:
+def add_owner_commands(site: Commands) -> None:
     """Add them to the group ``fedspan site``."""
     file = path("file", "site.toml", "the site's file")
     study = option("study", "its name, or the beginning of it, as 'fedspan site studies' prints it", metavar="STUDY")
     why = option("--why", "the reason, for the user", default="", metavar="TEXT")
-    add(
-        site,
+    site.add(
         "studies",
-        f"{_MODULE}:studies",
         "studies that wait for approval, what runs, and what was decided",
         file,
         option(
@@ -27,10 +24,8 @@ def add_owner_commands(site: Any) -> None:
         description=help_texts.SITE_STUDIES,
         example="fedspan site studies site.toml",
     )
-    add(
-        site,
+    site.add(
         "approve",
-        f"{_MODULE}:approve",
         "approve a study, once or as long as nothing changes",
         file,
         study,
@@ -38,10 +33,8 @@ def add_owner_commands(site: Any) -> None:
         description="Approve a study that waits. Without --always the approval is for this one time.",
         example="fedspan site approve site.toml 3f2a",
     )
-    add(
-        site,
+    site.add(
         "refuse",
-        f"{_MODULE}:refuse",
         "refuse a study with a reason, or withdraw an approval",
         file,
         study,
@@ -49,10 +42,8 @@ def add_owner_commands(site: Any) -> None:
         description="Refuse a study with a reason that the user reads. An approval that was given is withdrawn.",
         example="fedspan site refuse site.toml 3f2a --why 'the ethics board has not decided'",
     )
-    add(
-        site,
+    site.add(
         "stop",
-        f"{_MODULE}:stop",
         "stop a run: no further reply of it leaves the site",
         file,
         option("run", "the run, or the beginning of its name, as 'fedspan site studies' prints it", metavar="RUN"),
@@ -60,29 +51,24 @@ def add_owner_commands(site: Any) -> None:
         description="Stop a run at this site. No further reply of it leaves, also not that of a step that runs now.",
         example="fedspan site stop site.toml 'FedPCA#1'",
     )
-    add(
-        site,
+    site.add(
         "pause",
-        f"{_MODULE}:pause",
         "answer nothing until 'fedspan site resume'",
         file,
         why,
         description="Let the site answer nothing for a while. Runs wait for it, or go on without it.",
         example="fedspan site pause site.toml --why maintenance",
     )
-    add(
-        site,
+    site.add(
         "confirm-ledger",
-        "fedspan.cli.operation.backup_command:confirm",
         "let a ledger that was restored from a backup charge again",
         file,
         description="Confirm a ledger that was restored. It lacks charges made after the backup: lower its epsilon.",
         example="fedspan site confirm-ledger site.toml",
+        target="fedspan.cli.operation.backup_command:confirm",
     )
-    add(
-        site,
+    site.add(
         "resume",
-        f"{_MODULE}:resume",
         "answer again",
         file,
         description="Let a paused site answer again.",

@@ -215,7 +215,9 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     each = np.concatenate([counts[:, :, None], replies.stack("spread")[:, :, None], moves], axis=2)
     found = np.asarray(rule(each / n[:, None, None], believed(rule, n)).value).reshape(b, k, d + 2)
     shares, spread = np.maximum(found[:, :, 0], 0.0), np.maximum(found[:, :, 1], 0.0)
-    some = shares > 0
+    # Less than half a row of a site among typical ones is no row: an attacker's tiny weight must not become a divisor.
+    some = shares >= 0.5 / (len(n) * max(1.0, float(np.median(n))))
+    shares = np.where(some, shares, 0.0)
     move = np.where(some[:, :, None], found[:, :, 2:], 0.0) / np.where(some, shares, 1.0)[:, :, None]
     rows = typical_rows(n) * shares / np.maximum(shares.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     scatter = np.where(some, rows * spread / np.where(some, shares, 1.0), 0.0)

@@ -162,6 +162,7 @@ Flags = Annotated[NDArray[np.bool_], ArrayOf("flag", 1)]
 #: Names of groups, sites or columns. One that occurred twice would count the same rows twice.
 Labels = Annotated[NDArray[np.str_], ArrayOf("text", 1, distinct=True)]
 Positive = Annotated[float, Real(above=0.0)]
+PositiveVector = Annotated[NDArray[np.float64], ArrayOf("float", 1, least=1e-300, most=1e300)]
 NotNegative = Annotated[float, Real(least=0.0)]
 Share = Annotated[float, Real(least=0.0, most=1.0)]
 Count = Annotated[int, Whole(1, MOST)]

@@ -211,22 +211,7 @@ def step(
 ) -> Callable[[F], F]: ...
 
 
-def step(
-    id: F | str | None = None,
-    /,
-    *,
-    reveals: str = "rows",
-    ragged: Iterable[str] = (),
-    counts: Iterable[str] = (),
-    fewest: Callable[..., int] | None = None,
-    fewest_in_sums: bool = True,
-    runs: Runs | None = None,
-    moments: bool = False,
-    weighted: bool = False,
-    merge: Merge | None = None,
-    noisy: bool = False,
-    by_site: Callable[[Mapping[str, Any]], bool] | bool = False,
-) -> F | Callable[[F], F]:
+def step(id: F | str | None = None, /, **settings: Any) -> F | Callable[[F], F]:
     """Register ``f(site, **payload) -> dict`` as a step.
 
     The decorator returns the function unchanged, so that tests can call it.
@@ -279,21 +264,11 @@ def step(
     def register(function: F) -> F:
         if not callable(function):
             raise InputError(f"a step must be a function f(site, **payload), and {function!r} is not")
-        if reveals not in REVEALS:
-            raise InputError(f"reveals={reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
-        made = (
-            frozenset(ragged),
-            frozenset(counts),
-            fewest,
-            fewest_in_sums,
-            runs,
-            moments,
-            weighted,
-            merge,
-            noisy,
-            by_site,
-        )
-        _steps.add(Step(id or dotted_name(function), function, reveals, *made))
+        keys = {name: frozenset(settings.get(name, ())) for name in ("ragged", "counts")}
+        made = Step(id or dotted_name(function), function, **{**settings, **keys})
+        if made.reveals not in REVEALS:
+            raise InputError(f"reveals={made.reveals!r} must be one of {', '.join(map(repr, REVEALS))}")
+        _steps.add(made)
         return function
 
     return register

@@ -75,20 +75,7 @@ def transform(
 ) -> Callable[[F], F]: ...
 
 
-def transform(
-    id: F | str | None = None,
-    /,
-    *,
-    frames: bool = False,
-    mu2: Callable[..., float] | None = None,
-    affine: bool = False,
-    view: bool = False,
-    selects: bool = False,
-    diagonal: Callable[..., Any] | None = None,
-    elementwise: bool = False,
-    by_site: bool = False,
-    least: int = 0,
-) -> F | Callable[[F], F]:
+def transform(id: F | str | None = None, /, **settings: Any) -> F | Callable[[F], F]:
     """Register ``f(X, **parameters) -> X`` as a transform that sites may apply to blocks of rows.
 
     Parameters
@@ -130,8 +117,7 @@ def transform(
         return transform()(id)
 
     def register(function: F) -> F:
-        made = (frames, mu2, affine, view, selects, diagonal, elementwise, by_site, least)
-        _transforms.add(InstalledTransform(id or dotted_name(function), function, *made))
+        _transforms.add(InstalledTransform(id or dotted_name(function), function, **settings))
         return function
 
     return register

@@ -75,12 +75,7 @@ def local_pull(site: Site, Y: Matrix, gamma: Positive, device: Device = "", view
 
 @step("landmarks.descent", reveals="sums", counts=["n"])
 def local_descent(
-    site: Site,
-    Y: Matrix,
-    gamma: Positive,
-    device: Device = "",
-    viewed: bool = False,
-    **form: Unpack[DescentForm],
+    site: Site, Y: Matrix, gamma: Positive, device: Device = "", viewed: bool = False, **form: Unpack[DescentForm]
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks after some steps, or its mean gradient on the way; kernel sum; n_p.
 

@@ -80,12 +80,7 @@ def local_noisy_pull(
 
 @step("landmarks.noisy_descent", reveals="sums", counts=["n"], noisy=True)
 def local_noisy_descent(
-    site: Site,
-    Y: Matrix,
-    gamma: Gamma,
-    multiplier: Multiplier,
-    device: Device = "",
-    **form: Unpack[DescentForm],
+    site: Site, Y: Matrix, gamma: Gamma, multiplier: Multiplier, device: Device = "", **form: Unpack[DescentForm]
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks, or its mean gradient, after some steps by noisy ``A_p``; n_p.
 
@@ -111,12 +106,7 @@ def local_paper_pull(site: Site, Y: Matrix, gamma: Positive, beta: Positive, dev
 
 @step("landmarks.paper_descent", reveals="sums", counts=["n"])
 def local_paper_descent(
-    site: Site,
-    Y: Matrix,
-    gamma: Positive,
-    beta: Positive,
-    device: Device = "",
-    **form: Unpack[DescentForm],
+    site: Site, Y: Matrix, gamma: Positive, beta: Positive, device: Device = "", **form: Unpack[DescentForm]
 ) -> dict[str, Any]:
     """Leaves the site: n_p times its landmarks, or its mean gradient, after noisy steps; its kernel sum; n_p."""
     key = site.charged(mu2=np.inf)

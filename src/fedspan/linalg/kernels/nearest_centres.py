@@ -29,7 +29,8 @@ def closest(X: Matrix, centres: Matrix) -> NDArray[np.int32]:
     apart += lengths
     apart = apart.reshape(len(X), b, k)
     rounding = _EQUAL * (np.vecdot(X, X)[:, None] + lengths.reshape(b, k).max(axis=1))
-    near = apart <= (apart.min(axis=2) + rounding)[:, :, None]
+    least = np.take_along_axis(apart, apart.argmin(axis=2)[:, :, None], axis=2)  # faster than a minimum
+    near = apart <= least + rounding[:, :, None]
     return np.asarray(near.argmax(axis=2), dtype=np.int32)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self, cast
 
 import numpy as np
@@ -40,7 +41,25 @@ PERPLEXITY = 5.0
 _BLOCK_ROWS = 1024
 
 
-class FedMap(ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
+@dataclass(eq=False, repr=False)
+class _MapParameters:
+    """The parameters that all maps have."""
+
+    n_landmarks: int | str = "auto"
+    _: KW_ONLY
+    rounds: int | str = "auto"
+    reduce: int | float | str | None = "auto"
+    method: str = "coordinates"
+    share: str = "distances"
+    n_components: int = 2
+    neighbors: str = "auto"
+    landmark_settings: Mapping[str, Any] | None = None
+    privacy: Any = None
+    device: str | None = None
+    n_jobs: int = 1
+
+
+class FedMap(_MapParameters, ClassNamePrefixFeaturesOutMixin, FedTransformer, PostedRows):
     """Base of the maps. A subclass states how many neighbours it wants, and lays them out."""
 
     #: Packages of the extra "maps" that the layout on the processor needs.

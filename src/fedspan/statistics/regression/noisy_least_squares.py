@@ -20,18 +20,10 @@ import numpy as np
 
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.site.parameters import Matrix, Vector
+from fedspan.federation.site.parameters import Matrix, PositiveVector, Vector
 from fedspan.pca.noisy_covariance import SENSITIVITY, WEIGHT, about_mean, noisy_products, refuse_many_columns
 from fedspan.privacy.mechanisms import GaussianMoments
-from fedspan.privacy.noisy_sums import (
-    BLOCK_ROWS,
-    NoiseShare,
-    Widths,
-    charged_noise,
-    in_bounds,
-    in_unit_ball,
-    noisy_sums,
-)
+from fedspan.privacy.noisy_sums import BLOCK_ROWS, NoiseShare, charged_noise, in_bounds, in_unit_ball, noisy_sums
 from fedspan.statistics.regression.least_squares import LinearFit
 from fedspan.statistics.regression.parts.design_rows import Design, numeric_target
 from fedspan.sums.plausible_totals import whole
@@ -42,7 +34,7 @@ _CLEAR = 2.0
 
 @step("regression.noisy_products", reveals="sums", noisy=True)
 def local_noisy_products(
-    site: Site, center: Vector, width: Widths, box: bool, **noise: Unpack[NoiseShare]
+    site: Site, center: Vector, width: PositiveVector, box: bool, **noise: Unpack[NoiseShare]
 ) -> dict[str, Any]:
     """Leaves the site: the sums of u u', u / 2 and 1 / 2 over its rows with targets, with its share of the noise.
 

@@ -34,13 +34,8 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
         A column of X that is added to the logarithm of the mean as it is, such as the logarithm of the time at risk.
     categorical, categories, confidence, missing
         As of `FedLinearRegression`.
-    site_effect : {None, "fixed"}, default=None
-        An intercept of each site, relative to the first site. It needs the sums of columns of each site.
-    cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, default="nonrobust"
-        Standard errors: of the model, or sandwich ones; "HC1" has the factor n / (n - p), as in R's sandwich, and
-        "cluster" takes sites as clusters.
-    max_rounds : int, default=25
-        Of Newton's method, which usually takes five to eight.
+    site_effect, cov_type, max_rounds
+        As of `FedLogisticRegression`.
     residuals : bool, default=False
         Also count residuals, in two more calls: for the report, and `residual_counts_`.
     random_state, verbose : int, optional

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Unpack
 
 import numpy as np
@@ -122,7 +123,8 @@ def local_glm_sums(
         found["gradient"] += rows.Z.T @ (w * (y - mu))
         found["information"] += rows.Z.T @ ((w * var)[:, None] * rows.Z)
     for key in ("deviance", "pearson"):  # of coefficients on the way to infinity
-        found[key] = float(np.nan_to_num(found[key], nan=0.0, posinf=1e90))
+        if not math.isfinite(found[key]):
+            found[key] = 1e90 if found[key] > 0 else 0.0
     return found
 
 

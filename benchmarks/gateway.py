@@ -34,7 +34,7 @@ def best(work: Callable[[], object]) -> float:
     return min(found)
 
 
-def scored(name: str, detector: fs.FedPCADetector | fs.FedAnomalyDetector, X: np.ndarray, file: Path) -> None:
+def scored(detector: fs.FedPCADetector | fs.FedAnomalyDetector, X: np.ndarray, file: Path) -> None:
     """Print how fast an exported detector is."""
     detector.export(file)
     scorer = Scorer.load(file)
@@ -42,7 +42,9 @@ def scored(name: str, detector: fs.FedPCADetector | fs.FedAnomalyDetector, X: np
     many = best(lambda: [scorer.score(batch) for batch in batches]) / 5000
     one = best(lambda: [scorer.score_one(x) for x in X[:500]]) / 500
     kB = file.stat().st_size / 1000
-    print(f"{name}: {1 / many:,.0f} rows a second in batches of {BATCH}, {1e6 * one:.1f} us for one row, {kB:.0f} kB")
+    print(
+        f"{file.stem}: {1 / many:,.0f} rows a second in batches of {BATCH}, {1e6 * one:.1f} us for one row, {kB:.0f} kB"
+    )
 
 
 def whole(file: Path, rows: Path) -> None:
@@ -61,7 +63,7 @@ def whole(file: Path, rows: Path) -> None:
     )
     seconds, memory = done.stdout.split()
     rate, MB = LINES / float(seconds), float(memory) / 1e3
-    print(f"fedspan gateway, {rows.suffix[1:]}: {rate:,.0f} lines a second, {MB:.0f} MB")
+    print(f"fedspan gateway, {file.stem}, {rows.suffix[1:]}: {rate:,.0f} lines a second, {MB:.0f} MB")
 
 
 def updated(rng: np.random.Generator) -> None:
@@ -82,17 +84,19 @@ def updated(rng: np.random.Generator) -> None:
 def main() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, COLUMNS)) @ rng.normal(size=(COLUMNS, COLUMNS))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "detector.npz"
-        scored("FedAnomalyDetector", fs.FedAnomalyDetector(random_state=0).fit(X[:4000]), X, file)
-        scored("FedPCADetector", fs.FedPCADetector().fit(X[:4000]), X, file)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        detectors = (fs.FedAnomalyDetector(random_state=0), fs.FedPCADetector())
+        for detector in detectors:
+            scored(detector.fit(X[:4000]), X, folder / f"{type(detector).__name__}.npz")
         names = [f"feature {j}" for j in range(COLUMNS)]
         some = X[np.arange(LINES) % len(X)]
         lines = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in some.round(4).tolist())
-        (Path(folder) / "rows.jsonl").write_text(lines, encoding="utf-8")
-        np.savetxt(Path(folder) / "rows.csv", some, fmt="%.4f", delimiter=",", header=",".join(names), comments="")
-        for ending in ("jsonl", "csv"):
-            whole(file, Path(folder) / f"rows.{ending}")
+        (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+        np.savetxt(folder / "rows.csv", some, fmt="%.4f", delimiter=",", header=",".join(names), comments="")
+        for detector in detectors:
+            for ending in ("jsonl", "csv"):
+                whole(folder / f"{type(detector).__name__}.npz", folder / f"rows.{ending}")
     updated(rng)
 
 

@@ -3,8 +3,8 @@
 Correlation with R's result per component (worst and mean of 30), donors among 30 neighbours over chance (1: mixed), the
 adjusted Rand index of k-means clusters with those of rows that one site corrected, calls and bytes. "guarded" has the
 settings of `fedspan.atlas`, "one start" those of the paper. Then the same with 20 cells of the third donor: how far two
-seeds agree about these cells. Seeds 100 to 109, which chose no setting; ``FEDSPAN_HARMONY_SEEDS=0,1`` for others. Needs
-the data folder (FEDSPAN_DATA) and harmonypy.
+seeds agree about these cells. First, mixing by sums beside the pooled measure. Seeds 100 to 109, which chose no
+setting; ``FEDSPAN_HARMONY_SEEDS=0,1`` for others. Needs the data folder (FEDSPAN_DATA) and harmonypy.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import NearestNeighbors
 from tests.atlases.blood_cells import blood, correlations, same_among_neighbours
 from threadpoolctl import threadpool_limits
 
 import fedspan as fs
+from fedspan.atlases.measures import site_mixing
 
 SEEDS = [
     int(seed) for seed in os.environ.get("FEDSPAN_HARMONY_SEEDS", "100,101,102,103,104,105,106,107,108,109").split(",")
@@ -36,6 +38,7 @@ def main() -> dict[str, float]:
     print(f"donors among neighbours: uncorrected {own:.3f}, R {others:.3f}")
     print(f"uncorrected: worst {correlations(X, expected).min():.4f}, mean {correlations(X, expected).mean():.4f}")
     with threadpool_limits(1):
+        _mixing_by_sums({"uncorrected": X, "R": expected}, donor)
         for seed in SEEDS:
             began = time.process_time()
             model = fs.FedHarmony(random_state=seed).fit(fs.federate(X, sites=donor))
@@ -61,6 +64,18 @@ def main() -> dict[str, float]:
         if len(SEEDS) > 1:
             _few_cells(X, donor)
     return figures
+
+
+def _mixing_by_sums(tables, donor):
+    """Print mixing measured by sums, from the least to the largest of three seeds, beside 30 pooled neighbours."""
+    for name, rows in tables.items():
+        found = [fs.federate(rows, sites=donor, seed=seed).run(site_mixing) for seed in SEEDS[:3]]
+        near = NearestNeighbors(n_neighbors=31).fit(rows).kneighbors(rows, return_distance=False)[:, 1:]
+        shares = np.stack([(donor[near] == one).mean(axis=1) for one in np.unique(donor)])
+        pooled = {"ratio": same_among_neighbours(rows, donor), "lisi": float((1.0 / (shares**2).sum(axis=0)).mean())}
+        for measure, value in pooled.items():
+            own = sorted(getattr(one, measure) for one in found)
+            print(f"{name}, {measure}: by sums {own[0]:.2f} to {own[-1]:.2f}, pooled {value:.2f}")
 
 
 def _few_cells(X, donor):

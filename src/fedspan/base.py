@@ -234,7 +234,8 @@ class FedEstimator(_Parameters, BaseEstimator):
         with new.begin(f"{type(self).__name__}.partial_fit", settings, settings["random_state"], observers) as run:
             agreed = self._agreed(run) if rows else run
             self.sites_ = tuple(sorted({*self.sites_, *agreed.sites}))
-            learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None)))
+            late = batch is not None and batch in counted
+            learn(agreed, fading.factor(agreed, getattr(self, "learned_at_", None), begun=late))
         self.run_ = run.record
         self.batch_sites_ = agreed.sites
         self.counted_batches_ = with_batch(batch, counted, agreed.sites)
@@ -396,14 +397,15 @@ class LearnsOn(FedEstimator):
         Parameters
         ----------
         decay : float, default=1.0
-            What the rows before count from now on, above 0 and at most 1. With 1 nothing is forgotten.
+            What the rows before count from now on, above 0 and at most 1. With 1 nothing is forgotten. Rows of a
+            `batch` that other sites have sent before fade nothing.
         half_life : float, str or timedelta, optional
             Instead of `decay`: the number of rows after which old ones count half, or a time such as ``"6h"``.
         batch : str, optional
             A name of these rows. A site's rows of a batch are counted once, however often it is sent.
         at : time, optional
             Of the batch, for a `half_life` that is a time: ISO text, seconds since 1970, or a datetime. Default: now. A
-            batch that comes late, of an earlier time than the newest one, fades nothing.
+            batch that comes late, of an earlier time than the newest one, fades nothing and counts in full.
         """
         fading = Fading.of(decay, half_life, at)
         first, learn = self._learner(X)

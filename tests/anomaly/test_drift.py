@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
-from fedspan.anomaly.drift import baseline_of
+from fedspan.anomaly.drift import baseline_of, compared
 from fedspan.errors import InputError
 
 MIXING = np.random.default_rng(9).normal(size=(6, 6))
@@ -118,3 +118,18 @@ def test_what_cannot_work_is_refused(model):
         fs.drift(fs.FedPCA(2), rows(10))
     with pytest.raises(InputError, match="alpha=1 must"):
         fs.drift(model, rows(10), alpha=1)
+
+
+def test_training_scores_that_are_nearly_those_of_new_rows_are_no_drift():
+    detector = fs.FedCentersDetector(random_state=0).fit(rows(4000), sites=np.arange(4000) % 4)
+    assert not fs.drift(detector, rows(40_000, seed=5)).drifted
+
+
+@pytest.mark.parametrize(
+    ("of", "margin", "beyond_chance"), [("score", 0.05, False), ("score", 0.0, True), ("column", 0.05, True)]
+)
+def test_a_difference_within_the_margin_counts_for_columns_and_not_for_scores(of, margin, beyond_chance):
+    before, now = np.array([5000.0, 5000.0]), np.array([5400.0, 4600.0])
+    (one,) = compared([before], [now], [(of, "a")], margin=margin)
+    assert (one.p_value < 0.001) == beyond_chance
+    assert one.difference == pytest.approx(0.04)

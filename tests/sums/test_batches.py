@@ -175,6 +175,19 @@ def test_centres_lose_little_against_a_fit_of_all_rows():
     assert not hasattr(streaming, "labels_")
 
 
+def test_a_batch_fades_the_rows_before_it_once_also_if_a_site_sends_its_part_later():
+    X, sites = rows(200, seed=1), np.arange(200) % 2
+    whole, in_parts = fs.FedStandardScaler(), fs.FedStandardScaler()
+    for batch in range(4):
+        new = X + batch
+        whole.partial_fit(new, sites=sites, batch=str(batch), decay=0.5)
+        for site in (0, 1):
+            mine = sites == site
+            in_parts.partial_fit(new[mine], sites=sites[mine], batch=str(batch), decay=0.5)
+    np.testing.assert_allclose(in_parts.mean_, whole.mean_, rtol=1e-10)
+    np.testing.assert_allclose(in_parts.scale_, whole.scale_, rtol=1e-10)
+
+
 def test_old_rows_fade():
     old, new = rows(1000), rows(1000, seed=1) + 7.0
     scaler = fs.FedStandardScaler().partial_fit(old).partial_fit(new, decay=0.25)

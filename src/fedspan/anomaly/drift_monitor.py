@@ -78,6 +78,7 @@ class _Stream:
 
     before: Counts
     last: list[tuple[str, Counts]] = field(default_factory=list)
+    margin: float = 0.0
 
     def add(self, name: str, counts: Counts, most: int) -> None:
         self.last = [*self.last, (name, counts)][-most:]
@@ -106,7 +107,7 @@ class _Stream:
 
     def _of(self, span: int, alpha: float, names: list[tuple[str, str]], times: int) -> Drift:
         now = _summed([counts for _, counts in self.last[-span:]])
-        return Drift(int(now[0].sum()), alpha, compared(self.before, now, names, times))
+        return Drift(int(now[0].sum()), alpha, compared(self.before, now, names, times, self.margin))
 
 
 class DriftMonitor:
@@ -154,7 +155,7 @@ class DriftMonitor:
 
     def _begin(self, before: Baseline) -> None:
         self._view, self._edges = before.view, before.score_edges
-        self._all = _Stream(before.counts)
+        self._all = _Stream(before.counts, margin=before.margin)
         self._sites: dict[str, _Stream] = {}
         self._seen: dict[str, int] = {}
 
@@ -235,6 +236,7 @@ class DriftMonitor:
             "settle": self.settle,
             "seen": self._seen,
             "edges": self._edges.tolist(),
+            "margin": self._all.margin,
             "streams": {name: [window for window, _ in stream.last] for name, stream in streams.items()},
             "windows": [asdict(window) for window in self.windows],
         }
@@ -268,6 +270,7 @@ class DriftMonitor:
             if name:
                 made._sites[name] = stream
             else:
+                stream.margin = float(about["margin"])
                 made._all = stream
         made._seen = {name: int(seen) for name, seen in about["seen"].items()}
         made.windows = [_window_of(values) for values in about["windows"]]

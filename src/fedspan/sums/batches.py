@@ -54,12 +54,15 @@ class Fading:
             return cls(rows=real_number("half_life", half_life, above=0, why=why), at=when)
         return cls(float(decay), at=when)
 
-    def factor(self, fed: Federation, before: float | None) -> float:
-        """Return the factor for old sums, the newest of which are of the time `before`. A late batch fades nothing."""
+    def factor(self, fed: Federation, before: float | None, *, begun: bool = False) -> float:
+        """Return the factor for old sums, the newest of which are of the time `before`. A late batch fades nothing.
+
+        `begun`: other sites have sent their rows of this batch before, and `decay` counts once for each batch.
+        """
         if self.rows is not None:
             return float(0.5 ** (fed.sum(local_sums)["n"] / self.rows))
         if self.seconds is None or self.at is None or before is None:
-            return self.decay
+            return 1.0 if begun else self.decay
         return float(0.5 ** (max(0.0, self.at - before) / self.seconds))
 
     def latest(self, before: float | None) -> float | None:

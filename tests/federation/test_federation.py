@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from pathlib import Path
 
@@ -259,3 +260,14 @@ def test_the_first_sum_of_a_run_crosses_at_most_twelve_files():
 def test_the_record_of_an_open_run_has_versions(fed):
     fed.sum(count)
     assert {"python", "numpy", "BLAS threads"} <= fed.record.versions.keys()
+
+
+def test_a_script_that_closes_nothing_ends_its_record_and_prints_no_error(tmp_path):
+    script = (
+        "import builtins, numpy as np, fedspan as fs\n"
+        f"fed = builtins.kept = fs.federate(np.eye(4), sites=[0, 0, 1, 1], run_dir={str(tmp_path)!r})\n"
+        "fed.sum(fs.step(lambda site: {'n': len(site)}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stderr == ""
+    assert '"kind": "ended"' in (tmp_path / "run-000" / "record.jsonl").read_text(encoding="utf-8").splitlines()[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -49,18 +50,16 @@ class Root:
     simulated: bool = False  # whether all sites are in this process
     runs: int = 0
     open_run: Run | None = None  # of protocols that are called on the federation itself
+    closing: weakref.finalize[..., Root] | None = None  # closes that run, at the latest when the interpreter exits
 
     def __post_init__(self) -> None:
         self.rules: dict[str, Any] = plain(self.policy)["fields"]
 
     def close(self) -> None:
         """Close the run of protocols that were called on the federation itself."""
-        run, self.open_run = self.open_run, None
-        if run is not None:
-            run.close(resumable=True)
-
-    def __del__(self) -> None:
-        self.close()
+        self.open_run = None
+        if self.closing is not None:
+            self.closing()
 
 
 @dataclass(frozen=True)
@@ -381,7 +380,8 @@ class Federation:
         if self._view.run is not None:
             return self._view.run
         if self._root.open_run is None:
-            self._root.open_run = self._new_run("protocol", {}, None, ())
+            run = self._root.open_run = self._new_run("protocol", {}, None, ())
+            self._root.closing = weakref.finalize(self._root, run.close, resumable=True)
         return self._root.open_run
 
     def _new_run(self, what: str, settings: dict[str, Any], seed: int | None, observers: tuple[Observer, ...]) -> Run:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ import fedspan as fs
 from fedspan.cli.main import main
 from fedspan.cli.study.stream_command import Stream, run_stream
 from fedspan.cli.study.study_file import read_study
-from fedspan.errors import InputError
+from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Policy
 
 STUDY = """
@@ -149,9 +150,26 @@ def test_a_table_that_was_replaced_is_named_and_left_out(files, tmp_path):
 
 def test_rounds_are_repeated_at_their_time(files):
     waited = []
-    run_stream(files.plan, every=60.0, rounds=3, wait=waited.append)
+    run_stream(files.plan, every=6000.0, rounds=3, wait=waited.append)
     assert len(waited) == 2
-    assert all(50.0 < seconds <= 60.0 for seconds in waited)
+    assert all(5000.0 < seconds <= 6000.0 for seconds in waited)
+
+
+@pytest.mark.parametrize("accepted", [0, 1])
+def test_a_stream_of_which_no_round_is_accepted_fails(files, monkeypatch, capsys, accepted):
+    outcomes = [None] * accepted + [FedspanError("2 of 3 sites answered")] * 2
+    monkeypatch.setattr(Stream, "round", lambda stream: _outcome(outcomes.pop(0)))
+    waited = []
+    with nullcontext() if accepted else pytest.raises(FedspanError, match="2 of 3"):
+        run_stream(files.plan, every=60.0, rounds=accepted + 2, wait=waited.append)
+    assert not outcomes
+    assert capsys.readouterr().out.count("was not accepted") == 1 + accepted
+
+
+def _outcome(error):
+    if error is not None:
+        raise error
+    return "round 1"
 
 
 def test_a_kill_at_any_moment_loses_and_doubles_nothing(files, tmp_path):

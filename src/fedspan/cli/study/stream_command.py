@@ -71,14 +71,15 @@ def run_stream(
     connect: Callable[[], Federation] | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Run one round, or one `every` number of seconds, up to `rounds` of them."""
+    """Run one round, or one `every` number of seconds, up to `rounds` of them. If none is accepted, the last raises."""
     stream = Stream(study, connect)
-    begun, done = time.monotonic(), 0
+    begun, done, accepted = time.monotonic(), 0, False
     while True:
         try:
             print_line(stream.round())
+            accepted = True
         except FedspanError as error:
-            if every is None or isinstance(error, InputError):
+            if every is None or isinstance(error, InputError) or (done + 1 == rounds and not accepted):
                 raise
             print_line(f"round {stream.state.round + 1} was not accepted: {error}")
         done += 1

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.anomaly.export.exported_detector import export as write_detector
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
-from fedspan.anomaly.parts.exported_detector import export as write_detector
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
 from fedspan.tables.encoder import FedTabularEncoder

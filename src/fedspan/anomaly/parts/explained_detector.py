@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedspan.anomaly.parts.exported_detector import export, one_row_scorer
+from fedspan.anomaly.export.exported_detector import export, one_row_scorer
 from fedspan.anomaly.parts.learning_detector import LearningDetector
 from fedspan.anomaly.parts.recalibration import (
     Followed,

@@ -52,7 +52,7 @@ def export(
         with target.open("wb") as file:
             np.savez_compressed(file, **arrays)
         return
-    from fedspan.anomaly.parts.onnx_detector import onnx_model
+    from fedspan.anomaly.export.onnx_detector import onnx_model
 
     target.write_bytes(onnx_model(arrays, precision))
 

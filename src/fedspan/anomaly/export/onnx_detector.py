@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.anomaly.parts.onnx_encoder import encoder_nodes
+from fedspan.anomaly.export.onnx_encoder import encoder_nodes
 from fedspan.errors import MissingPackageError
 from fedspan.gateway.cell_encoder import PREFIX
 

@@ -1,0 +1,1 @@
+"""Detectors as files that score without fedspan: plain arrays for gateways, and ONNX."""

@@ -567,7 +567,7 @@ class Federation:
         if len(failed) == asked and all(why.kind is FailureKind.NON_FINITE for why in failed.values()):
             text = (
                 f"the numbers overflow in step {call.step!r} (call {call.number}) at every site: the values in the "
-                f"tables are too large, divide the columns first. {shown}"
+                f"tables are too large, divide the columns first, or the step averages no rows. {shown}"
             )
         error = QuorumError(text, failed)
         error.__cause__ = next((failure.error for failure in failed.values() if failure.error is not None), None)

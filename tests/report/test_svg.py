@@ -56,8 +56,6 @@ def test_all_words_and_shapes_are_inside_of_the_drawing(name):
         assert 0 < float(y) <= height, word
     found = re.findall(r'y="([-\d.]+)" width="[^"]*" height="([\d.]+)"', drawing)
     tops = [(float(y), float(size)) for y, size in found]
-        (float(y), float(size)) for y, size in re.findall(r'y="([-\d.]+)" width="[^"]*" height="([\d.]+)"', drawing)
-    ]
     for top, size in tops:
         assert 0 <= top <= top + size <= height
     lowest = max([float(y) for _, _, y, _ in words] + [top + size for top, size in tops])

@@ -37,9 +37,8 @@ def main() -> dict[str, float]:
     warnings.simplefilter("ignore")
     for turn in ("first", "again"):
         model, seconds = _timed(lambda: fs.FedLandmarks(500, device=DEVICE, random_state=0).fit(fed))
-        print(
-            f"FedLandmarks, 500 landmarks, 50 rounds, {turn}: {seconds:.2f} s; MMD^2 {model.mmd2_:.4g}; {_where(model, seconds)}"
-        )
+        print(f"FedLandmarks, 500 landmarks, 50 rounds, {turn}: {seconds:.2f} s; MMD^2 {model.mmd2_:.4g}", end="; ")
+        print(_where(model, seconds))
         figures[f"FedLandmarks, {turn}: s"] = seconds
     exact, seconds = _timed(lambda: fs.FedLandmarks(500, device=DEVICE, random_state=0, precision="double").fit(fed))
     apart = float(np.abs(exact.landmarks_ - model.landmarks_).max() / exact.scale_)

@@ -343,9 +343,9 @@ class Federation:
         """Return a federation in which an attack writes the replies of `sites`.
 
         An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees all honest replies, so
-        that it can't be used where sums are secure. With groups of sites (``Policy(secure_sum=True, groups=...)``) it
-        can be simulated in one process: the attack writes what its sites would mask, seeing their group's replies, and
-        the groups' sums are added up in the clear, as the record then states.
+        that it can't be used where sums are secure. With groups of sites (``Policy(secure_sum=True, groups=...)``) an
+        attack can be simulated in one process. It sees the replies of its group, and writes what its sites would mask.
+        The groups' sums are added up in the clear, as the record then states.
         """
         secure = self.policy.secure_sum
         if not (self.policy.groups and self._root.simulated):
@@ -571,7 +571,7 @@ class Federation:
         if len(failed) == asked and all(why.kind is FailureKind.NON_FINITE for why in failed.values()):
             text = (
                 f"the numbers overflow in step {call.step!r} (call {call.number}) at every site: the values in the "
-                f"tables are too large, divide the columns first. {shown}"
+                f"tables are too large, divide the columns first, or the step averages no rows. {shown}"
             )
         error = QuorumError(text, failed)
         error.__cause__ = next((failure.error for failure in failed.values() if failure.error is not None), None)

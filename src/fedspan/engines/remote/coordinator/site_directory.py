@@ -22,8 +22,8 @@ from fedspan.wire import Message
 
 #: Seconds, and bytes, for requests that run no step.
 CONTROL_SECONDS, CONTROL_BYTES = 10.0, 2**20
-#: Seconds that one probe of an offline site may take, and how much longer the pause after it is: probes take at most a
-#: tenth of the time.
+#: Seconds that one probe of an offline site may take. The pause after it is longer by this factor, so that probes take
+#: at most a tenth of the time.
 _PROBE, _REST = 2.0, 9
 #: The first and the longest pause, in seconds, while waiting for a site.
 _PAUSES = (0.02, 1.0)

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -503,14 +503,18 @@ class Federation:
     def _exchange(self, call: Call, needed: int = 0, running: RunningTotal | None = None) -> Collected:
         """Send a call out, again to offline sites while fewer than `needed` answer; return the accepted replies.
 
-        Sites in this process run in groups whose replies are added to the `running` total at once; an attack or a fault
-        sees all replies.
+        Replies are added to the `running` total as they come: groups of sites of this process, or site by site where
+        the engine passes each on. An attack or a fault sees all replies.
         """
-        view = self._view
-        if running is None or not self._root.simulated or view.corruptions or view.faults:
+        view, arriving = self._view, getattr(self._root.engine, "arriving", None)
+        if running is None or view.corruptions or view.faults or not (arriving or self._root.simulated):
             sent = self._deliver(call, call.to)
         else:
-            sent = running.collect(lambda group: self._deliver(call, group))
+            if arriving is None:
+                sent = running.collect(lambda group: self._deliver(call, group))
+            else:
+                coming = arriving(call, call.to, self._run.accepted, self.policy)
+                sent = running.collect(lambda group: dict(islice(coming, len(group))), together=1)
             if running.whole:
                 found = running.collected()
                 found.bytes_down = call.bytes_down

@@ -35,9 +35,9 @@ def partial_fit(
     """Let a pipeline, or a single estimator, learn on from new rows alone; the first call is a fit.
 
     Each step learns from the batch as the steps before it show it by then. A scaler or an encoder that has moved its
-    means and scales states so to the steps behind it, which express all that they keep in the new units: with
-    ``decay=1`` the pipeline is that of all rows at once, where its steps are. Of an encoder, missing cells keep the
-    mean of their time.
+    means and scales reports this to the steps behind it, which convert what they keep to the new units. So with
+    ``decay=1`` the pipeline is that of all rows at once, if its steps are. Of an encoder, missing cells keep the mean
+    of their time.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class FedAnomalyDetector(JoinedMembers):
     beyond; the ranks are summed. Fit it on rows that are normal, or nearly all so.
 
     Rows whose score is above the `quantile` of the training scores are outliers. Training rows are scored as if each
-    had been left out, so that the false positive rate on new rows of the same distribution is about 1 - quantile.
+    had been left out. So the false positive rate on new rows of the same distribution is about 1 - quantile.
 
     Parameters
     ----------

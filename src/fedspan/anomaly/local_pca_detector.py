@@ -120,8 +120,8 @@ class LocalPCADetector(FedDetector):
     """Self-learning PCA: every site fits scaler, principal subspace and threshold from its own rows alone.
 
     A row's anomaly score at one site is its squared distance from that site's subspace, as a multiple of that site's
-    threshold. Above 1 the site calls it an outlier. Without a site's name the score is the lower median over all sites:
-    above 1 only if more than half of them call the row an outlier.
+    threshold. Above 1 the site calls it an outlier. Without a site's name the score is the lower median over all sites.
+    It is above 1 only if more than half of them call the row an outlier.
 
     Leaves a site: its whole model, for scoring elsewhere.
 

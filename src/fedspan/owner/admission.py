@@ -77,9 +77,8 @@ class Admission:
     closed : str
         Why the site answers nothing at present, in a sentence for every sender; empty while it is open.
     fewest : callable
-        Returns the smallest number of rows that a number of a reply would be about, from the step's id, its payload and
-        the transforms in front of it.
-        An engine may let another process count.
+        Returns the smallest number of rows behind one number of a reply, from the step's id, its payload and the
+        transforms in front of it. An engine may let another process count.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Detectors on streams: rows in windows, fitted once, fitted again, learning on, and with a threshold that follows.
 
-Each window is scored by the model of the windows before, and then learned from: from its normal rows, as if an operator
+Each window is scored by the model of the windows before. The model then learns from its normal rows, as if an operator
 had confirmed the alarms. Neither UNSW-NB15 nor TON-IoT has times: the first is taken in the order of its file, the
 second host by host. The generated stream has a drift whose beginning is known.
 """

@@ -143,13 +143,13 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     sums, centred products), and with `scale` one more. Other solvers have two calls (columns, moments) before their own
     ones, or three with secure sums or an aggregator, and one after them, for ``noise_variance_``.
 
-    Memory at the coordinator: d^2 for ``"covariance"`` (L d^2 / 2 until L replies are merged) and L d^2 / 2 for
-    ``"resilient_covariance"``, otherwise d times the number of directions (times the number of sites L, where single
-    replies are needed).
+    Memory at the coordinator: d^2 for ``"covariance"`` (L d^2 / 2 until L replies are merged), and L d^2 / 2 for
+    ``"resilient_covariance"``. Otherwise it is d times the number of directions, and times the number of sites L where
+    single replies are needed.
 
     For ``partial_fit`` the model keeps d (d + 1) / 2 products of columns. With ``decay=1`` the components are those of
     all rows at once. With solver ``"subspace_iteration"`` a table of more than 1,000 columns keeps k + `oversampling`
-    axes instead, each as long as its spread, which stand for the rows before: what lies outside of them is lost (see
+    axes instead, each as long as its spread. They stand for the rows before. What lies outside of them is lost (see
     `fedspan.pca.parts.kept_axes`).
 
     Examples

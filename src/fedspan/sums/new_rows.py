@@ -1,8 +1,8 @@
 """The new rows of tables that only grow: at every site those behind the ones that earlier rounds have taken.
 
-The coordinator keeps the place of each site. Places are in whole blocks of 20 rows, so that the sums of two rounds, of
-whatever places, never differ by fewer rows: a single row can't be found as their difference. Rows that do not yet fill
-a block wait for a later round.
+The coordinator keeps the place of each site. Places are in whole blocks of 20 rows. So the sums of two rounds never
+differ by fewer rows, and no difference of them is a single row. Rows that do not yet fill a block wait for a later
+round.
 """
 
 from __future__ import annotations

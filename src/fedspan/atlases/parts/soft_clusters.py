@@ -84,8 +84,8 @@ def assigned(C: Matrix, Y: Matrix, penalty: Matrix, codes: Codes, sigma: float, 
 def penalties(counts: Matrix, total: Matrix, share: Matrix, theta: float) -> Matrix:
     """Return ``theta log((E + 1) / (O + 1))`` (B, K).
 
-    `counts` O are the rows of each batch in each cluster, `total` (K,) those of all, `share` (B,) is each batch's part
-    of all rows: the expected number is ``E = share total``.
+    `counts` O are the rows of each batch in each cluster, `total` (K,) those of all, and `share` (B,) each batch's part
+    of all rows. The expected number is ``E = share total``.
     """
     return theta * (np.log1p(share[:, None] * np.maximum(total, 0.0)) - np.log1p(np.maximum(counts, 0.0)))
 

@@ -1,6 +1,6 @@
 """Tables of cells and genes: an AnnData object or an ``.h5ad`` file, whose counts stay sparse and are read in blocks.
 
-A site takes such a table for a data frame: it has names of columns, rows can be chosen, and values are made when they
+A site takes such a table for a data frame. It has names of columns, rows can be chosen, and values are made when they
 are read. Steps that know cells read blocks of sparse rows instead, and never the whole matrix.
 """
 

@@ -94,8 +94,8 @@ def transform(id: F | str | None = None, /, **settings: Any) -> F | Callable[[F]
     selects : bool, default=False
         Whether the view shows some of the rows alone. Owners allow such a transform by its id only.
     diagonal : callable, optional
-        ``diagonal(**parameters)`` returns a shift and a scale (d,), or ``None`` for each: the transform is
-        ``(x - shift) / scale``, and steps may apply it to sparse rows without making them dense.
+        ``diagonal(**parameters)`` returns a shift and a scale (d,), or ``None`` for each. The transform is ``(x -
+        shift) / scale``, which steps may apply to sparse rows without making them dense.
     elementwise : bool, default=False
         Whether each number of the result is made of one cell. Rounding then does not depend on a row's place in a
         block. Sums with noise send rows through all other transforms one by one.

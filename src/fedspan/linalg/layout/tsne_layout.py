@@ -2,8 +2,8 @@
 
 Repulsion comes from a histogram of the map and fast Fourier transforms, as in FIt-SNE (Linderman et al. 2019): points
 share their weight among the four nearest nodes of a fine grid. Attraction is along the pairs of neighbours. Sums by row
-and by node are added as whole numbers, whose total does not depend on the order: a seed gives the same map again on the
-same device. Schedule and step sizes are those of openTSNE.
+and by node are added as whole numbers, whose total does not depend on the order. So a seed gives the same map again on
+the same device. Schedule and step sizes are those of openTSNE.
 """
 
 from __future__ import annotations

@@ -31,9 +31,10 @@ from fedspan.pca.parts.second_moment import SecondMoment, second_moment
 from fedspan.sums.moments import site_weights, some_rows
 from fedspan.wire import Message
 
-#: "paper" is the algorithm as written. "corrected" differs in when duals are updated (`begin_visit`), in whose messages
-#: are averaged and what is returned (`Consensus.reach`), in the default of rho, and in FedPG's projection. What the
-#: paper leaves open is the same in both: duals begin at zero, the sites together at Z, and QR has a positive diagonal.
+#: "paper" is the algorithm as written. "corrected" differs in when duals are updated (`begin_visit`), and in whose
+#: messages are averaged and what is returned (`Consensus.reach`). It also differs in the default of rho, and in FedPG's
+#: projection. What the paper leaves open is the same in both: duals begin at zero, the sites together at Z, and QR has
+#: a positive diagonal.
 VARIANTS = ("corrected", "paper")
 Variant = Annotated[Literal["corrected", "paper"], OneOf(VARIANTS)]
 #: What a site divides by: the mean number of rows, or its own.

@@ -1,7 +1,7 @@
 """What an encoder keeps of its rows to learn on: of each encoded column the cells that are there, and their moments.
 
-A missing cell has the mean of its column. As that mean moves from batch to batch, cells that are there are counted
-apart from missing ones: their number, mean and squares about it add up exactly, whatever fills the gaps.
+A missing cell has the mean of its column. As that mean moves from batch to batch, cells that have a value are counted
+apart from missing ones. Their number, mean and squares about it add up exactly, whatever fills the gaps.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def test_stratified_folds_have_the_same_share_of_each_class():
 
 @pytest.mark.parametrize("n", [40, 100, 399, 1000])
 def test_sums_over_all_folds_that_exist_are_about_blocks_of_rows(n):
-    """With folds of single rows the 2,090 sums over all folds were 2,090 equations for n rows, and gave each of them."""
+    """With folds of single rows the 2,090 sums over all folds were equations that gave each of n rows."""
     y = np.random.default_rng(0).integers(3, size=n)
     for site in (
         fs.Site("a", np.zeros((n, 1))),

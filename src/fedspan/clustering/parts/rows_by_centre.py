@@ -32,6 +32,8 @@ _KEPT_BYTES = 2**30
 _BLOCK_BYTES = 2**20
 #: Labels that are remembered, at most.
 _LABEL_BYTES = 2**28
+#: In an aggregated round no number is further from the median of the votes than this times their median distance.
+_SPREADS = 3.0
 
 
 def of_centres(site: Site, *, centres: Array, every: int = 1, **_: Any) -> int:
@@ -213,7 +215,7 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     n = np.maximum(counts.reshape(-1, b, k).sum(axis=2)[:, 0], 1.0)
     moves = replies.stack("sums") - counts[:, :, None] * C.reshape(-1, d)
     each = np.concatenate([counts[:, :, None], replies.stack("spread")[:, :, None], moves], axis=2)
-    found = np.asarray(rule(each / n[:, None, None], believed(rule, n)).value).reshape(b, k, d + 2)
+    found = _within(each / n[:, None, None], rule, n).reshape(b, k, d + 2)
     shares, spread = np.maximum(found[:, :, 0], 0.0), np.maximum(found[:, :, 1], 0.0)
     # Less than half a row of a site among typical ones is no row: an attacker's tiny weight must not become a divisor.
     some = shares >= 0.5 / (len(n) * max(1.0, float(np.median(n))))
@@ -223,6 +225,20 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     scatter = np.where(some, rows * spread / np.where(some, shares, 1.0), 0.0)
     about = np.maximum(scatter - rows * np.vecdot(move, move), 0.0)
     return Moved(C + move, rows, about, scatter.sum(axis=1))
+
+
+def _within(votes: Array, rule: Aggregator, n: Array) -> Array:
+    """Return what `rule` makes of the sites' votes, no further from most of them than these are from one another.
+
+    One median of all centres moves with any of them: round by round, nearly half of the sites carry it away. In each
+    number more than half of the votes bound the median and its distance from them.
+    """
+    found, weights = np.asarray(rule(votes, believed(rule, n)).value), believed(rule, n)
+    if weights is not None:  # a mean is one of all sites' rows, and promises nothing
+        return found
+    middle = np.median(votes, axis=0)
+    apart = _SPREADS * np.median(np.abs(votes - middle), axis=0)
+    return np.clip(found, middle - apart, middle + apart)
 
 
 def moved_centres(centres: Array, sizes: Array, seen: Federation, rule: Aggregator | None = None) -> Clusters:

@@ -9,8 +9,11 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 import fedspan as fs
 from fedspan.atlases.measures import agreement, cluster_agreement, site_mixing
 from fedspan.errors import InputError
+from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.steps import find_step
 from tests.atlases.blood_cells import blood, same_among_neighbours, types_and_batches
+
+install_steps()
 
 
 def test_mixing_of_donors_is_near_the_pooled_measure():

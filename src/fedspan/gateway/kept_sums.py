@@ -87,7 +87,7 @@ class KeptSums:
         own["n"] = np.array(n + m)
         own["counts"] = own["counts"] + _between(scorer.arrays["sketch_edges"], scores)
         if "leaf_counts" in own:
-            np.add.at(own["leaf_counts"], (np.arange(len(own["leaf_counts"])), scorer.leaves(X)), 1)
+            np.add.at(own["leaf_counts"], (np.arange(len(own["leaf_counts"]))[:, None], scorer.leaves(X)), 1)
         if "center_counts" in own:
             nearest = scorer.nearest(X)
             np.add.at(own["center_counts"], nearest, 1)

@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-FORMAT = 1
+FORMAT = 2
 _NEAREST = 2
 _CANCELLED = 1e-5
 #: A squared distance above this part of the row's and the centre's squares has lost at most three digits.
 _KEPT = 1e-3
 #: Bytes that any file may unfold to; and what a larger one may unfold to, in units of its size.
 _FREE_BYTES, _MOST_TIMES = 2**26, 50
-#: Trees whose code is compiled at once, and the most cuts of all trees for which it is.
-_TREES, _MOST_CUTS = 25, 60_000
-#: Sums the depths of some trees at one row.
-Depths = Callable[[Sequence[float]], float]
+_DEEPEST = 14
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -57,7 +54,6 @@ class Scorer:
         if "format" not in arrays or int(arrays["format"]) != FORMAT:
             raise ValueError(f"the file is no detector for gateways of format {FORMAT}")
         self.arrays = dict(arrays)
-        self._code: list[Depths] | None = None  # of the trees; made when one row is first scored
         self.threshold = float(arrays["threshold"])
         self.columns = [str(name) for name in arrays["columns"]]
         names = ("mean", "scale", "root", "components", "inside", "centers", "features", "ranks")
@@ -118,13 +114,8 @@ class Scorer:
             whitened = product[k:]
             found.append(self._one_distance(self._over_scale(D), product[:k]))
         if self._features is not None:
-            if self._code is None:
-                self._code = _compiled(self._features, self.arrays["cuts"], self.arrays["depths"])
-            if self._code:
-                row = x.tolist()
-                depth = sum([depths(row) for depths in self._code]) / len(self._first)
-            else:
-                depth = float(self._flat_depths[self._leaves(x[None])[0] + self._first_leaf].mean())
+            leaf = (x.take(self._features) >= self._cuts).dot(self._bits)
+            depth = float(self._flat_depths.take(leaf + self._first_leaf).sum()) / len(self._cuts)
             found.append(2.0 ** (-depth / self._usual))
         if self._root is not None and D is not None:
             w = D @ self._factor if whitened is None else whitened
@@ -167,7 +158,7 @@ class Scorer:
         if self._centers is not None and Z is not None:
             found.append(self._distances(Z)[1].mean(axis=1))
         if self._features is not None:
-            depths = self._flat_depths[self._leaves(X) + self._first_leaf].mean(axis=1)
+            depths = self._flat_depths[self.leaves(X) + self._first_leaf[:, None]].mean(axis=0)
             found.append(np.exp2(-depths / self._usual))
         if self._root is not None:
             W = (X - self._mean) @ self._factor
@@ -209,8 +200,13 @@ class Scorer:
         return [[[self.columns[j], round(float(share), 4)] for j, share in pair] for pair in pairs]
 
     def leaves(self, X: Array) -> Array:
-        """Return the leaf (n, n_trees) that each scaled row reaches in each tree."""
-        return self._leaves(X)
+        """Return the leaf (n_trees, n) that each scaled row reaches in each tree: the bits of its comparisons."""
+        columns = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
+        leaf = np.zeros((len(self._cuts), len(X)), dtype=np.uint16)
+        for feature, cut in zip(self._features.T, self._cuts.T, strict=True):
+            leaf += leaf
+            leaf += columns[feature] >= cut[:, None]
+        return leaf.astype(np.intp)
 
     def nearest(self, X: Array) -> Array:
         """Return the number (n,) of the centre nearest to each scaled row."""
@@ -247,45 +243,25 @@ class Scorer:
         return np.asarray(self._outside * residual + inside)
 
     def _prepare_trees(self) -> None:
-        trees, inner = self.arrays["cuts"].shape
-        if self._features.shape != (trees, inner) or not np.isin(self._features, np.arange(len(self.columns))).all():
+        self._cuts, depths = self.arrays["cuts"], self.arrays["depths"]
+        trees, depth = self._cuts.shape
+        fits = self._features.shape == self._cuts.shape and 0 < depth <= _DEEPEST and depths.shape == (trees, 2**depth)
+        if not fits or not np.isin(self._features, np.arange(len(self.columns))).all():
             raise ValueError("the trees of the file cut columns that it does not have: export the detector again")
-        self._levels = (inner + 1).bit_length() - 1
-        self._first = np.arange(trees) * inner
-        self._first_leaf = np.arange(trees) * (inner + 1)
-        self._flat_features = self._features.ravel().astype(np.intp)
-        self._flat_cuts = self.arrays["cuts"].ravel()
-        self._flat_depths = self.arrays["depths"].ravel()
-        self._inner, self._usual = inner, float(self.arrays["usual"])
-
-    def _leaves(self, X: Array) -> Array:
-        # np.take with mode="clip" checks no bounds one by one; all places are within them.
-        rows, wide = np.arange(len(X))[:, None] * X.shape[1], np.ascontiguousarray(X, dtype=np.float64).ravel()
-        node = np.zeros((len(X), len(self._first)), dtype=np.intp)
-        at, feature = np.empty_like(node), np.empty_like(node)
-        cut, value = np.empty(node.shape), np.empty(node.shape)
-        for _ in range(self._levels):
-            np.add(node, self._first, out=at)
-            np.take(self._flat_features, at, out=feature, mode="clip")
-            np.take(self._flat_cuts, at, out=cut, mode="clip")
-            feature += rows
-            np.take(wide, feature, out=value, mode="clip")
-            node *= 2
-            node += 1
-            node += value >= cut
-        node -= self._inner
-        return node
+        self._features = self._features.astype(np.intp)
+        self._bits = 2 ** np.arange(depth)[::-1]
+        self._first_leaf = np.arange(trees) * 2**depth
+        self._flat_depths, self._usual = depths.ravel(), float(self.arrays["usual"])
 
     def _isolation_parts(self, X: Array) -> Array:
-        gains, features, trees = self.arrays["gains"], self.arrays["features"], np.arange(len(self._first))
-        leaf = self._leaves(X)
-        weight = 1.0 / np.maximum(self._flat_depths[leaf + self._first_leaf], 1.0)
-        node, parts, rows = leaf + self._inner, np.zeros(X.shape), np.arange(len(X))[:, None]
-        while node.any():
-            parent = (node - 1) // 2
-            np.add.at(parts, (np.broadcast_to(rows, node.shape), features[trees, parent]), weight * gains[trees, node])
-            node = parent
-        return parts
+        gains, trees = self.arrays["gains"], np.arange(len(self._cuts))[:, None]
+        leaf = self.leaves(X)
+        weight = 1.0 / np.maximum(self._flat_depths[leaf + self._first_leaf[:, None]], 1.0)
+        node, parts = leaf + 2 ** len(self._bits) - 1, np.zeros((X.shape[1], len(X)))
+        for feature in self._features.T[::-1]:
+            np.add.at(parts, feature, weight * gains[trees, node])
+            node = (node - 1) // 2
+        return parts.T
 
     def _rank_parts(self, members: list[Array]) -> Array:
         edges, ranks = self.arrays["edges"], self.arrays["ranks"]
@@ -301,31 +277,3 @@ class Scorer:
 def _normed(parts: Array) -> Array:
     total = parts.sum(axis=1, keepdims=True)
     return np.asarray(parts / np.where(total > 0, total, 1.0))
-
-
-def _compiled(features: Array, cuts: Array, depths: Array) -> list[Depths]:
-    """Return functions that walk the trees, or none where the trees are large.
-
-    A walk in numpy takes some calls for each level, of which a call takes longer than all comparisons of one row. The
-    code holds numbers alone, each made here from a whole or real number: whatever the file holds, it is no code.
-    """
-    texts = [_expression(*tree) for tree in zip(features.tolist(), cuts.tolist(), depths.tolist(), strict=True)]
-    if sum(text.count(">=") for text in texts) > _MOST_CUTS:
-        return []
-    columns = "".join(f"x{j}," for j in range(int(features.max()) + 1))
-    found: list[Depths] = []
-    for start in range(0, len(texts), _TREES):
-        source = f"def depths(row):\n {columns}*_ = row\n return {'+'.join(texts[start : start + _TREES])}"
-        names: dict[str, Any] = {"__builtins__": {}, "inf": math.inf, "nan": math.nan}
-        exec(source, names)
-        found.append(names["depths"])
-    return found
-
-
-def _expression(features: list[int], cuts: list[float], depths: list[float]) -> str:
-    """Return the depth of a row ``x0, x1, ...`` in one tree, without cuts that make no difference."""
-    nodes = [""] * len(cuts) + [repr(float(depth)) for depth in depths]
-    for k in range(len(cuts) - 1, -1, -1):
-        left, right = nodes[2 * k + 1], nodes[2 * k + 2]
-        nodes[k] = left if left == right else f"({right} if x{int(features[k])}>={float(cuts[k])!r} else {left})"
-    return nodes[0]

@@ -12,6 +12,7 @@ import os
 import zipfile
 from bisect import bisect_right
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,27 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     return found
 
 
+@dataclass
+class Seen:
+    """What one pass over rows finds.
+
+    Attributes
+    ----------
+    members : list of array (n,)
+        The scores by each member.
+    standard : array (n, d) or None
+        The standardised rows.
+    nearest : array (n,) or None
+        The number of the nearest centre.
+    leaves : array (n_trees, n) or None
+    """
+
+    members: list[Array]
+    standard: Array | None = None
+    nearest: Array | None = None
+    leaves: Array | None = None
+
+
 class Scorer:
     """An exported detector: ``score(X)`` of rows (n, d), its ``threshold``, and ``shares(X)`` of the columns."""
 
@@ -71,7 +93,7 @@ class Scorer:
             self._lengths = np.einsum("ij,ij->i", self._centers, self._centers)
             # One product of a row is enough for its distances and the whitened row.
             parts = [self._over_scale(self._cross.T).T] + ([] if self._root is None else [self._factor])
-            self._joined = np.concatenate(parts, axis=1)
+            self._of_one = np.concatenate(parts, axis=1)
         if self._features is not None:
             self._prepare_trees()
         if self._ranks is not None:
@@ -91,9 +113,7 @@ class Scorer:
         """Return the anomaly score (n,) of each row; infinite where numbers overflow."""
         X = self.scaled(X)
         with np.errstate(over="ignore", invalid="ignore"):
-            members = self.members(X)
-            found = members[0] if self._ranks is None else self._rank_parts(members).sum(axis=0)
-        return np.where(np.isnan(found), np.inf, found)
+            return self.joined(self.seen(X).members)
 
     def score_one(self, x: Array) -> float:
         """Return the anomaly score of one row (d,): as `score`, with few calls of numpy."""
@@ -110,7 +130,7 @@ class Scorer:
         D = None if self._mean is None else x - self._mean
         whitened = None
         if self._centers is not None and D is not None:
-            k, product = len(self._centers), D @ self._joined
+            k, product = len(self._centers), D @ self._of_one
             whitened = product[k:]
             found.append(self._one_distance(self._over_scale(D), product[:k]))
         if self._features is not None:
@@ -151,21 +171,31 @@ class Scorer:
             rank = ranks[i - 1] + (score - edges[i - 1]) * (ranks[i] - ranks[i - 1]) / (edges[i] - edges[i - 1])
         return float(rank + math.log1p((score - high) / width) if score > high else rank)
 
-    def members(self, X: Array) -> list[Array]:
-        """Return the scores (n,) of each member, of scaled rows."""
-        found = []
-        Z = None if self._mean is None else self._standard(X)
-        if self._centers is not None and Z is not None:
-            found.append(self._distances(Z)[1].mean(axis=1))
+    def seen(self, X: Array) -> Seen:
+        """Return what one pass over scaled rows (n, d) finds."""
+        found = Seen([])
+        if self._mean is not None:
+            found.standard = self._standard(X)
+        if self._centers is not None and found.standard is not None:
+            near, distances = self._distances(found.standard)
+            found.nearest = near[np.arange(len(X)), distances.argmin(axis=1)]
+            found.members.append(distances.mean(axis=1))
         if self._features is not None:
-            depths = self._flat_depths[self.leaves(X) + self._first_leaf[:, None]].mean(axis=0)
-            found.append(np.exp2(-depths / self._usual))
-        if self._root is not None:
-            W = (X - self._mean) @ self._factor
-            found.append(np.einsum("ij,ij->i", W, W))
-        elif self._components is not None and Z is not None:
-            found.append(self._by_subspace(Z))
+            found.leaves = self.leaves(X)
+            places = found.leaves + self._first_leaf[:, None]
+            depths = np.add.reduce(np.take(self._flat_depths, places, mode="clip"), axis=0) / len(places)
+            found.members.append(np.exp2(-depths / self._usual))
+        if self._root is not None and found.standard is not None:
+            W = found.standard @ self._root.T
+            found.members.append(np.einsum("ij,ij->i", W, W))
+        elif self._components is not None and found.standard is not None:
+            found.members.append(self._by_subspace(found.standard))
         return found
+
+    def joined(self, members: list[Array]) -> Array:
+        """Return the anomaly score (n,) of rows with these scores by each member."""
+        found = members[0] if self._ranks is None else self._rank_parts(members).sum(axis=0)
+        return np.where(np.isnan(found), np.inf, found)
 
     def shares(self, X: Array) -> Array:
         """Return the share (n, d) of each column in the score of each row."""
@@ -189,7 +219,7 @@ class Scorer:
         found = [_normed(parts) for parts in found]
         if self._ranks is None:
             return np.asarray(found[0])
-        weights = self._rank_parts(self.members(X))
+        weights = self._rank_parts(self.seen(X).members)
         return _normed(sum(weight[:, None] * parts for weight, parts in zip(weights, found, strict=True)))
 
     def top_features(self, X: Array, count: int = 3) -> list[list[list[Any]]]:
@@ -208,11 +238,6 @@ class Scorer:
             leaf += columns[feature] >= cut[:, None]
         return leaf.astype(np.intp)
 
-    def nearest(self, X: Array) -> Array:
-        """Return the number (n,) of the centre nearest to each scaled row."""
-        near, distances = self._distances(self._standard(X))
-        return np.asarray(near[np.arange(len(X)), distances.argmin(axis=1)])
-
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale
 
@@ -221,15 +246,19 @@ class Scorer:
 
     def _distances(self, Z: Array) -> tuple[Array, Array]:
         """Return the nearest centres (n, 2), and the distances to them."""
-        most, rows = min(_NEAREST, len(self._centers)), np.arange(len(Z))
+        most, rows, squares = min(_NEAREST, len(self._centers)), np.arange(len(Z)), np.einsum("ij,ij->i", Z, Z)
         apart = Z @ self._cross
         apart += self._lengths
-        near = np.empty((len(Z), most), dtype=np.intp)
+        near, found = np.empty((len(Z), most), dtype=np.intp), np.empty((len(Z), most))
         for i in range(most):  # faster than a partition
             near[:, i] = apart.argmin(axis=1)
+            found[:, i] = squares + apart[rows, near[:, i]]
             apart[rows, near[:, i]] = np.inf
-        D = Z[:, None, :] - self._centers[near]
-        return near, np.sqrt(np.einsum("ijk,ijk->ij", D, D))
+        lost = ~(found > _KEPT * (squares[:, None] + self._lengths[near]))  # differences of two large numbers
+        some, place = np.nonzero(lost)
+        D = Z[some] - self._centers[near[some, place]]
+        found[some, place] = np.einsum("ij,ij->i", D, D)
+        return near, np.sqrt(found)
 
     def _by_subspace(self, Z: Array) -> Array:
         T = Z @ self._components.T

@@ -1,17 +1,16 @@
 """Isolation trees whose cuts do not depend on rows: a site counts its rows in each leaf, and that is all it sends.
 
-The coordinator draws full binary trees of depth h. All nodes of a level cut the same column at the same point, which is
-drawn in the range of the column's bulk. So a tree is h comparisons, and the number of a row's leaf is their bits.
-Counts of the leaves, summed over the sites, give the number of rows of every node. From these the depth follows at which
-a row of a leaf would be alone in a subsample of the rows, as in an isolation forest: a node counts if its cut separates
-rows, and a path ends where the subsample has one row or fewer.
+The coordinator draws full binary trees of depth h. All nodes of a level cut the same column at the same point, drawn in
+the range of the column's bulk. So a tree is h comparisons, and the number of a row's leaf is their bits. Counts of the
+leaves, summed over the sites, give the number of rows of every node. From these the depth follows at which a row of a
+leaf would be alone in a subsample of the rows, as in an isolation forest: a node counts if its cut separates rows, and
+a path ends where the subsample has one row or fewer.
 
 Nodes are numbered by level: the children of node k are 2 k + 1 and 2 k + 2.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any

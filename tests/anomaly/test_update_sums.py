@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
 import fedspan as fs
 from fedspan.anomaly.export.exported_detector import gateway_arrays
 from fedspan.anomaly.parts.isolation_trees import counted_leaves
-from fedspan.anomaly.parts.update_sums import local_update_sums, update_sums_of
-from fedspan.errors import FedspanError
+from fedspan.anomaly.parts.update_sums import local_update_sums, update_sums
+from fedspan.errors import FedspanError, QuorumError
 from fedspan.gateway.kept_sums import KeptSums
 from fedspan.gateway.scorer import Scorer
 
@@ -28,7 +31,7 @@ def federated(X, **more):
 def updated(detector, X, **more):
     fed = federated(X, **more)
     with fed.begin("update") as run:
-        return update_sums_of(gateway_arrays(detector), None, products=True, fed=run)
+        return update_sums(run, model=gateway_arrays(detector))
 
 
 @pytest.mark.parametrize("members", MEMBERS)
@@ -158,3 +161,27 @@ def test_a_site_refuses_a_model_that_does_not_fit_its_rows(wrong):
     call = {"pack": True, "products": True, "centre": arrays["mean"], "usual": 1.0, "outside": 1.0, **model, **wrong}
     with pytest.raises(FedspanError):
         federated(rows(100)).ask(local_update_sums, **call)
+
+
+def test_rows_of_sites_that_fail_in_the_middle_are_counted_once():
+    X, new = rows(), rows(900, seed=1)
+    detector = fs.FedAnomalyDetector(n_trees=20, random_state=0).partial_fit(federated(X), batch="monday")
+    fed = federated(new)
+    for seed in range(60):
+        with suppress(QuorumError):
+            detector.partial_fit(fed.with_faults(fs.FaultPlan(seed=seed, drop=0.2)), batch="tuesday")
+        if len(detector.counted_batches_.get("tuesday", ())) == 4:
+            break
+    whole = counted_leaves([X, new], detector.features_, detector.cuts_)
+    np.testing.assert_array_equal(detector.leaf_counts_, whole)
+    assert detector.center_sizes_.sum() == 1500
+
+
+def test_in_one_call_or_two_a_pipeline_keeps_its_units():
+    X = rows(1200)
+    model = make_pipeline(fs.FedStandardScaler(), fs.FedAnomalyDetector(n_trees=20, random_state=0))
+    for batch in np.array_split(X, 4):
+        fs.partial_fit(model, federated(batch))
+    whole = fs.FedPCADetector().fit(fs.FedStandardScaler().fit_transform(X))
+    np.testing.assert_allclose(model[-1].whitening_, whole.whitening_, rtol=1e-8, atol=1e-9)
+    assert abs(np.mean(model.predict(rows(3000, seed=5)) == -1) - 0.05) < 0.03

@@ -17,7 +17,7 @@ from fedspan.anomaly.noisy_members import noisy_columns
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.member_scores import member_scores
 from fedspan.anomaly.parts.score_grid import score_counts
-from fedspan.anomaly.parts.update_sums import update_sums_of
+from fedspan.anomaly.parts.update_sums import update_sums
 from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments
@@ -158,7 +158,8 @@ class JoinedMembers(ExplainedDetector):
         return self.aggregator is None
 
     def _new_sums(self, fed: Federation) -> tuple[RowMoments, dict[str, Any]]:
-        return update_sums_of(gateway_arrays(self), self._names(), products="mahalanobis" in self.members_, fed=fed)
+        products = "mahalanobis" in self.members_
+        return update_sums(fed, model=gateway_arrays(self), names=self._names(), products=products)
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         centers = self._member("centers") if "centers" in self.members_ else None

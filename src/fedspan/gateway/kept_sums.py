@@ -151,8 +151,7 @@ def counts_of(seen: Seen, scores: Array, scorer: Scorer) -> dict[str, Array]:
     found = {"counts": _between(scorer.arrays["sketch_edges"], scores)}
     if seen.leaves is not None:
         trees, leaves = scorer.arrays["depths"].shape
-        places = seen.leaves + leaves * np.arange(trees)[:, None]
-        found["leaf_counts"] = np.bincount(places.ravel(), minlength=trees * leaves).reshape(trees, leaves)
+        found["leaf_counts"] = np.bincount(seen.leaves.ravel(), minlength=trees * leaves).reshape(trees, leaves)
     if seen.nearest is not None:
         found["center_counts"] = np.bincount(seen.nearest, minlength=len(scorer.arrays["centers"]))
     if "edges" in scorer.arrays:

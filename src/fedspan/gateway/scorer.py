@@ -27,7 +27,8 @@ _CANCELLED = 1e-5
 _KEPT = 1e-3
 #: Bytes that any file may unfold to; and what a larger one may unfold to, in units of its size.
 _FREE_BYTES, _MOST_TIMES = 2**26, 50
-_DEEPEST = 14
+#: The largest depth of trees, and that for whose leaves one byte is enough.
+_DEEPEST, _BYTE = 14, 8
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -61,6 +62,7 @@ class Seen:
     nearest : array (n,) or None
         The number of the nearest centre.
     leaves : array (n_trees, n) or None
+        The place of the leaf in each tree, among the leaves of all.
     """
 
     members: list[Array]
@@ -182,8 +184,8 @@ class Scorer:
             found.members.append(distances.mean(axis=1))
         if self._features is not None:
             found.leaves = self.leaves(X)
-            places = found.leaves + self._first_leaf[:, None]
-            depths = np.add.reduce(np.take(self._flat_depths, places, mode="clip"), axis=0) / len(places)
+            # Mode "clip" checks no place one by one; all are within the array.
+            depths = np.add.reduce(np.take(self._flat_depths, found.leaves, mode="clip"), axis=0) / len(found.leaves)
             found.members.append(np.exp2(-depths / self._usual))
         if self._root is not None and found.standard is not None:
             W = found.standard @ self._root.T
@@ -230,13 +232,16 @@ class Scorer:
         return [[[self.columns[j], round(float(share), 4)] for j, share in pair] for pair in pairs]
 
     def leaves(self, X: Array) -> Array:
-        """Return the leaf (n_trees, n) that each scaled row reaches in each tree: the bits of its comparisons."""
+        """Return the place (n_trees, n), among the leaves of all trees, of that which each scaled row reaches in each.
+
+        The bits of a row's comparisons are the number of its leaf within the tree.
+        """
         columns = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
-        leaf = np.zeros((len(self._cuts), len(X)), dtype=np.uint16)
+        leaf = np.zeros((len(self._cuts), len(X)), dtype=np.uint8 if len(self._bits) <= _BYTE else np.uint16)
         for feature, cut in zip(self._features.T, self._cuts.T, strict=True):
             leaf += leaf
             leaf += columns[feature] >= cut[:, None]
-        return leaf.astype(np.intp)
+        return leaf + self._first_leaf[:, None]
 
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale
@@ -284,9 +289,9 @@ class Scorer:
 
     def _isolation_parts(self, X: Array) -> Array:
         gains, trees = self.arrays["gains"], np.arange(len(self._cuts))[:, None]
-        leaf = self.leaves(X)
-        weight = 1.0 / np.maximum(self._flat_depths[leaf + self._first_leaf[:, None]], 1.0)
-        node, parts = leaf + 2 ** len(self._bits) - 1, np.zeros((X.shape[1], len(X)))
+        place = self.leaves(X)
+        weight = 1.0 / np.maximum(self._flat_depths[place], 1.0)
+        node, parts = place - self._first_leaf[:, None] + 2 ** len(self._bits) - 1, np.zeros((X.shape[1], len(X)))
         for feature in self._features.T[::-1]:
             np.add.at(parts, feature, weight * gains[trees, node])
             node = (node - 1) // 2

@@ -220,10 +220,13 @@ def _wrong(reply: Mapping[str, Any], like: Mapping[str, Array], wanted: Mapping[
     return None
 
 
-def update_sums_of(
-    model: Mapping[str, Any], names: tuple[str, ...] | None, *, products: bool, fed: Federation
+def update_sums(
+    fed: Federation, *, model: Mapping[str, Any], names: tuple[str, ...] | None = None, products: bool = True
 ) -> tuple[RowMoments, dict[str, Array]]:
-    """Return the moments of new rows, and the other sums that an exported detector `model` learns from."""
+    """Return the moments of new rows, and the other sums that a detector learns from, which has these arrays.
+
+    They are those of an exported detector. Without `products` the moments are those of the columns alone.
+    """
     parameters = {name: model.get(name) for name in Model.__annotations__} | {
         name: float(model.get(name, 1.0)) for name in ("usual", "outside")
     }

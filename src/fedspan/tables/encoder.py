@@ -29,8 +29,8 @@ Columns = Sequence[str | int]
 class FedTabularEncoder(FedTransformer, LearnsOn):
     """Encode mixed tables, such as network traffic: logarithms of heavy-tailed numbers, a column per name, scaling.
 
-    It takes raw tables. They may have numbers written as text, ``"-"``, ``"NA"`` and empty cells, infinities, and
-    columns that are numbers at one site and text or empty at another.
+    It takes raw tables. They may have numbers written as text, ``"-"``, ``"NA"``, empty cells and infinities. Columns
+    may be numbers at one site and text or empty at another.
 
     Parameters
     ----------

@@ -27,9 +27,8 @@ from fedspan.sums.row_transforms import standardize
 class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
     """Standardise columns by the exact mean and deviation of all rows of all sites.
 
-    Leaves a site: number and weight of its rows, mean and sum of squares about it of each column, and the number of
-    values that are not finite. This is one call of O(d) numbers. With secure sums three calls (columns, sums, centred
-    sums).
+    Leaves a site: number and weight of its rows, and of each column mean, sum of squares about it and number of values
+    that are not finite. This is one call of O(d) numbers. With secure sums three calls (columns, sums, centred sums).
 
     Parameters
     ----------

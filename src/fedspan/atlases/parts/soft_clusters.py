@@ -1,7 +1,7 @@
 """Soft clusters of rows on the unit sphere, with a penalty on clusters that hold too much of a row's batch.
 
-One round of Harmony (Korsunsky et al., Nature Methods 2019) is here a map of a row and its batch alone: the row's share
-of each cluster follows from the cluster's centre and the batch's penalty, its correction from the batch's effects.
+One round of Harmony (Korsunsky et al., Nature Methods 2019) is here a map of a row and its batch alone. The cluster's
+centre and the batch's penalty give the row's share of the cluster. The batch's effects give its correction.
 
 There may be several clusterings, from different starts: m of them have K clusters in all, one after another. A row's
 shares add up to 1 in each, and its correction is the mean of theirs.

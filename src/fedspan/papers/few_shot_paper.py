@@ -23,7 +23,7 @@ from fedspan.papers import few_shot_beyond_paper as beyond
 from fedspan.papers.few_shot_runs_paper import Cost, Setting, bad_sites, curve
 from fedspan.papers.results_paper import Chart, Part, Results, Table, Words, published
 
-#: The paper's truncation, which takes the truth to know.
+#: The paper's truncation, which can be computed only from the truth.
 KNOWING = ", C = 9 kappa^2 mu^2"
 GM: dict[str, Any] = {"init": "subspace_median", "output": "node"}
 GMOM: dict[str, Any] = {"init": "median_of_means", "groups": 9, "output": "node", "aggregator": MedianOfMeans(9)}

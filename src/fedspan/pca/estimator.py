@@ -221,7 +221,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         self._learn(fed, self._moments_with_new(fed, factor), of_all=True)
 
     def _learn_first_axes(self, fed: Federation, factor: float) -> None:

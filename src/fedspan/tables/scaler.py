@@ -133,7 +133,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         return first, None if first else self._learn_on
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         new, _ = row_moments(fed, self._names())
         n, weight = round(self.n_samples_seen_), float(self.n_samples_seen_)
         nothing = np.zeros_like(self.mean_)

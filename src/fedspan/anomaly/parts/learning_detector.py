@@ -206,7 +206,7 @@ class LearningDetector(FedDetector):
 
     @abstractmethod
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
 
     def _level_of_new_rows(self) -> float:
         """Return the level of scores of n rows left out above which a share ``1 - quantile`` of new rows is expected.

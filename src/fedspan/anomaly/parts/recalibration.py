@@ -36,7 +36,7 @@ def edges_around(threshold: float) -> Matrix:
 
 
 def sketch_edges(threshold: float) -> Matrix:
-    """Return every fourth of these edges (1, 257), between which a threshold is interpolated."""
+    """Return every fourth of the edges (1, 257) between which a threshold is interpolated."""
     return edges_around(threshold)[:, ::4]
 
 

@@ -41,7 +41,7 @@ class Rounds:
         return cls(np.zeros((0, K, d)), np.zeros((0, batches, K)), np.zeros((0, batches, K, d)), starts)
 
     def and_one(self, Y: Matrix, penalty: Matrix, effects: Matrix) -> Rounds:
-        """Return these rounds and one more."""
+        """Return the rounds with another one at the end."""
         return Rounds(
             np.concatenate([self.Y, Y[None]]),
             np.concatenate([self.penalties, penalty[None]]),

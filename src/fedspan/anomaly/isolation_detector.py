@@ -50,13 +50,13 @@ _MANY = 7
 class FedIsolationDetector(ExplainedDetector):
     """Detect anomalies by isolation: a row that few random cuts separate from all others is unusual.
 
-    As an isolation forest, but cuts are drawn independently of the rows, in the range between the 0.02 and 0.98
-    quantiles of each column and up to its width beyond, and all nodes of a level of a tree have the same cut. So one
-    round is enough, in which sites count their rows in the leaves. A row's anomaly score is ``2 ^ (-depth / c)``. The
-    depth, the mean over the trees, is that at which the row is alone in a subsample of all rows, and c is its usual
-    value.
+    An isolation forest with two differences: cuts are drawn independently of the rows, and all nodes of a level of a
+    tree have the same cut. They lie in the range between the 0.02 and 0.98 quantiles of each column, and up to its
+    width beyond. So one round is enough, in which sites count their rows in the leaves. A row's anomaly score is
+    ``2 ^ (-depth / c)``. The depth, a mean over the trees, is that at which the row is alone in a subsample of all
+    rows. c is its usual value.
 
-    The threshold is the `quantile` of the scores that training rows have if each is left out of the counts, which is
+    The threshold is a `quantile` of the training rows' scores, each as if the row were left out of the counts. This is
     exact for given cuts.
 
     Parameters

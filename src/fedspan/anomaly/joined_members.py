@@ -183,7 +183,7 @@ class JoinedMembers(ExplainedDetector):
 
     @abstractmethod
     def _count_members(self, factor: float, new: Vector) -> None:
-        """Add the members' scores of new rows; those before count by `factor`."""
+        """Add the members' scores of new rows to earlier ones, which `factor` multiplies."""
 
     def _parameters(self, left_out: bool = False) -> dict[str, Any]:
         """Return the parameters of `member_scores`, for new rows or training rows left out."""

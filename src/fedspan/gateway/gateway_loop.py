@@ -1,6 +1,6 @@
 """The loop of a gateway: read rows, score them, write alarms, keep sums. A kill at any moment loses and doubles no row.
 
-Alarms are appended to a file, and the place in it is kept with the place in the input and the sums, in one file that is
+Alarms are appended to a file. The place in it, the place in the input and the sums are kept in one file that is
 replaced as a whole. What was written after that place is cut off at the next start, and its rows are read again. A file
 of rows that is rotated is read to its end.
 """

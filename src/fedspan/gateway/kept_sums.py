@@ -1,10 +1,10 @@
 """What a gateway keeps between rows: where it is in the input, and sums of the rows for the next federated update.
 
 One file holds all of it, and is replaced as a whole. A gateway that is killed begins again at the place of the last
-file: rows after that place are scored again, and their sums and alarms are those that were not yet kept.
+file. Rows after that place are scored again: their sums and alarms were not kept yet.
 
-Sums of a period are closed into a file of their own: the state is kept with a mark that they are being closed, then the
-file is written, then the state without them. After a kill the same file is written again.
+Sums of a period are closed into a file of their own in three steps. The state is kept with a mark that they are being
+closed, the file is written, and the state is kept without them. After a kill the same file is written again.
 """
 
 from __future__ import annotations

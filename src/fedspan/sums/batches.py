@@ -24,7 +24,7 @@ from fedspan.sums.row_moments import RowMoments, packed
 
 Vector = NDArray[np.float64]
 
-#: A model remembers as many batches, to count none of them twice.
+#: The number of batches that a model remembers, so that it counts none twice.
 _REMEMBERED = 1000
 #: Half-lives after which late rows count no less: a millionth part.
 _LATEST = 20.0

@@ -149,8 +149,8 @@ class RowMoments(NamedTuple):
 class _Group:
     """Sums and products of some blocks of rows about one centre, the mean of the first block.
 
-    That mean is off by at most the deviation of the rows times the root of the number of blocks, so that few blocks
-    cost no digits. Blocks fit a processor's cache.
+    That mean is off by at most the deviation of the rows times the root of the number of blocks. So few blocks cost no
+    digits. Blocks fit a processor's cache.
     """
 
     def __init__(self, d: int, products: bool) -> None:

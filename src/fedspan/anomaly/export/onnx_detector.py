@@ -1,6 +1,6 @@
 """A detector as an ONNX graph: the arrays of `fedspan.gateway.scorer`, with the operators of ONNX 18 and its trees.
 
-All arithmetic is in double precision, also where input and output are single: a difference from a large mean, or of two
+All arithmetic is in double precision, also where input and output are single. A difference from a large mean, or of two
 squares, keeps its digits.
 """
 

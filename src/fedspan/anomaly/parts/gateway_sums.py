@@ -69,8 +69,8 @@ def _of_rows(rows: Array) -> dict[str, Array]:
 def local_gateway_sums(site: Site, centre: Vector, edges_sum: float) -> dict[str, Any]:
     """Leaves the site: the sums that its gateway has kept of a period's rows.
 
-    They are the number of rows, sums and products about `centre`, counts of scores, and where the model has such
-    members, counts by leaf, and counts and sums by nearest centre.
+    They are the number of rows, sums and products about `centre`, and counts of scores. Where the model has such
+    members, they are also counts by leaf, and counts and sums by nearest centre.
     """
     try:
         own = _of_rows(site.X)

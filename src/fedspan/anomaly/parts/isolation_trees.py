@@ -2,9 +2,9 @@
 
 The coordinator draws full binary trees of depth h. All nodes of a level cut the same column at the same point, drawn in
 the range of the column's bulk. So a tree is h comparisons, and the number of a row's leaf is their bits. Counts of the
-leaves, summed over the sites, give the number of rows of every node. From these the depth follows at which a row of a
-leaf would be alone in a subsample of the rows, as in an isolation forest: a node counts if its cut separates rows, and
-a path ends where the subsample has one row or fewer.
+leaves, summed over the sites, give the number of rows of every node. These give the depth at which a row of a leaf
+would be alone in a subsample of the rows, as in an isolation forest. A node counts if its cut separates rows. A path
+ends where the subsample has one row or fewer.
 
 Nodes are numbered by level: the children of node k are 2 k + 1 and 2 k + 2.
 """

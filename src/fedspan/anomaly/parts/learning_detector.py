@@ -69,8 +69,8 @@ class LearningDetector(FedDetector):
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.4 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out, and with ``decay=1`` it counts by the number of rows of that model. Where sites may be
-        malicious, the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
+        had been left out. With ``decay=1`` it counts by the number of rows of that model. Where sites may be malicious,
+        the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
 
         Parameters are those of `FedPCA.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
         with its reference before the model learns from them.
@@ -223,7 +223,7 @@ class LearningDetector(FedDetector):
 
     @abstractmethod
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
 
     def _level_of_new_rows(self) -> float:
         """Return the level of scores of n rows left out above which a share ``1 - quantile`` of new rows is expected.

@@ -3,7 +3,7 @@
 A quantile is taken of the scores of recent rows, counted between edges around the threshold. A site with few rows
 borrows from the training rows. Some of the recent rows may be attacks, so that the quantile is taken a little lower.
 
-Where rows drift, the threshold follows the share of rows above it: with a share e in a window, and 1 - quantile = a, it
+Where rows drift, the threshold follows the share of rows above it. With a share e in a window, and 1 - quantile = a, it
 moves by ``rate (e - a) w``. w is the distance of the threshold from the median of the scores. Over many windows the
 mean share is then a, whatever the drift (I. Gibbs and E. J. Candès, "Adaptive conformal inference under distribution
 shift", NeurIPS 2021; A. N. Angelopoulos et al., "Conformal PID control for time series prediction", NeurIPS 2023).
@@ -38,7 +38,7 @@ def edges_around(threshold: float) -> Matrix:
 
 
 def sketch_edges(threshold: float) -> Matrix:
-    """Return every fourth of these edges (1, 257), between which a threshold is interpolated."""
+    """Return every fourth of the edges (1, 257) between which a threshold is interpolated."""
     return edges_around(threshold)[:, ::4]
 
 

@@ -1,9 +1,9 @@
 """The distribution of scores as counts between fixed edges: a bounded sketch that only sums are needed for.
 
-The edges of a score are placed once, around its median and its 0.95 quantile: with w the distance between these, they
-are ``q95 + w sinh(x) / 5`` for 257 equally spaced x. Near the 0.95 quantile they are w / 55 apart, at the median
-w / 11, and they reach ten thousand w to both sides. So between two edges near the threshold of a smooth distribution
-lie about 0.3 % of the rows, and a quantile that is interpolated between them is off by a small part of that.
+The edges of a score are placed once, around its median and its 0.95 quantile. With w the distance between these, they
+are ``q95 + w sinh(x) / 5`` for 257 equally spaced x. Near the 0.95 quantile they are w / 55 apart, at the median w /
+11, and they reach ten thousand w to both sides. So about 0.3 % of the rows of a smooth distribution lie between two
+edges near the threshold. A quantile that is interpolated between them is off by a small part of that.
 
 Counts of batches of rows add up, and can be made to fade: the sketch follows a stream.
 """

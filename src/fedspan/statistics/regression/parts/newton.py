@@ -64,8 +64,8 @@ def newton(
     """Return the maximum of a log-likelihood minus ``b' penalty b / 2``.
 
     A step that lowers the likelihood is halved. Where `patience` steps in a row shrink as slowly as towards a maximum
-    at infinity, ``separates(step, coef)`` returns whether the last step, or the coefficients, lead there. From the
-    round `always_from` on it is called in any case.
+    at infinity, ``separates(step, coef)`` decides. It returns whether the last step, or the coefficients, lead there.
+    From the round `always_from` on it is called in any case.
     """
     b, step, best = start, np.zeros_like(start), -np.inf
     found: Optimum | None = None

@@ -241,7 +241,7 @@ class Scorer:
         for feature, cut in zip(self._features.T, self._cuts.T, strict=True):
             leaf += leaf
             leaf += columns[feature] >= cut[:, None]
-        return leaf + self._first_leaf[:, None]
+        return np.asarray(leaf + self._first_leaf[:, None])
 
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale

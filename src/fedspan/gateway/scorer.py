@@ -13,6 +13,7 @@ import zipfile
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -93,14 +94,8 @@ class Scorer:
         if self._centers is not None:
             self._cross = np.ascontiguousarray(-2.0 * self._centers.T)
             self._lengths = np.einsum("ij,ij->i", self._centers, self._centers)
-            # One product of a row is enough for its distances and the whitened row.
-            parts = [self._over_scale(self._cross.T).T] + ([] if self._root is None else [self._factor])
-            self._of_one = np.concatenate(parts, axis=1)
         if self._features is not None:
             self._prepare_trees()
-        if self._ranks is not None:
-            ranked = (self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width"))
-            self._tables = list(zip(*ranked, strict=True))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scorer:
@@ -145,6 +140,17 @@ class Scorer:
         elif self._components is not None and D is not None:
             found.append(float(self._by_subspace(self._over_scale(D)[None])[0]))
         return found
+
+    @cached_property
+    def _of_one(self) -> Array:
+        """What one row is multiplied with, for its distances and the whitened row."""
+        parts = [self._over_scale(self._cross.T).T] + ([] if self._root is None else [self._factor])
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def _tables(self) -> list[tuple[Any, ...]]:
+        """Of each member the edges, ranks, high quantile and width, as plain numbers."""
+        return list(zip(*(self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width")), strict=True))
 
     def _one_distance(self, z: Array, apart: Array) -> float:
         """Return the mean distance of one standardised row to its nearest centres.
@@ -280,7 +286,10 @@ class Scorer:
         self._cuts, depths = self.arrays["cuts"], self.arrays["depths"]
         trees, depth = self._cuts.shape
         fits = self._features.shape == self._cuts.shape and 0 < depth <= _DEEPEST and depths.shape == (trees, 2**depth)
-        if not fits or not np.isin(self._features, np.arange(len(self.columns))).all():
+        known = self._features.dtype.kind in "iu" and 0 <= self._features.min() <= self._features.max() < len(
+            self.columns
+        )
+        if not fits or not known:
             raise ValueError("the trees of the file cut columns that it does not have: export the detector again")
         self._features = self._features.astype(np.intp)
         self._bits = 2 ** np.arange(depth)[::-1]

@@ -238,16 +238,8 @@ class Scorer:
         return [[[self.columns[j], round(float(share), 4)] for j, share in pair] for pair in pairs]
 
     def leaves(self, X: Array) -> Array:
-        """Return the place (n_trees, n), among the leaves of all trees, of that which each scaled row reaches in each.
-
-        The bits of a row's comparisons are the number of its leaf within the tree.
-        """
-        columns = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
-        leaf = np.zeros((len(self._cuts), len(X)), dtype=np.uint8 if len(self._bits) <= _BYTE else np.uint16)
-        for feature, cut in zip(self._features.T, self._cuts.T, strict=True):
-            leaf += leaf
-            leaf += columns[feature] >= cut[:, None]
-        return np.asarray(leaf + self._first_leaf[:, None])
+        """Return the place (n_trees, n), among the leaves of all trees, of that which each scaled row reaches."""
+        return np.asarray(leaf_numbers(X, self._features, self._cuts) + self._first_leaf[:, None])
 
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale
@@ -286,10 +278,8 @@ class Scorer:
         self._cuts, depths = self.arrays["cuts"], self.arrays["depths"]
         trees, depth = self._cuts.shape
         fits = self._features.shape == self._cuts.shape and 0 < depth <= _DEEPEST and depths.shape == (trees, 2**depth)
-        known = self._features.dtype.kind in "iu" and 0 <= self._features.min() <= self._features.max() < len(
-            self.columns
-        )
-        if not fits or not known:
+        whole, d = self._features.dtype.kind in "iu", len(self.columns)
+        if not fits or not whole or self._features.min() < 0 or self._features.max() >= d:
             raise ValueError("the trees of the file cut columns that it does not have: export the detector again")
         self._features = self._features.astype(np.intp)
         self._bits = 2 ** np.arange(depth)[::-1]
@@ -315,6 +305,16 @@ class Scorer:
                 for j, own in enumerate(members)
             ]
         )
+
+
+def leaf_numbers(X: Array, features: Array, cuts: Array) -> Array:
+    """Return the number (n_trees, n) of the leaf that each row reaches in each tree: the bits of its comparisons."""
+    columns = np.ascontiguousarray(np.asarray(X).T, dtype=np.float64)
+    found = np.zeros((len(cuts), columns.shape[1]), dtype=np.uint8 if cuts.shape[1] <= _BYTE else np.uint16)
+    for feature, cut in zip(features.T, cuts.T, strict=True):
+        found += found  # twice itself: a sum takes less time than a shift
+        found += columns[feature] >= cut[:, None]
+    return found
 
 
 def _normed(parts: Array) -> Array:

@@ -22,6 +22,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector
+from fedspan.gateway.scorer import leaf_numbers
 from fedspan.sums.moments import row_totals
 from fedspan.sums.quantiles import quantiles
 from fedspan.sums.row_blocks import blocks, n_columns
@@ -54,16 +55,9 @@ def grown_trees(
 
 def leaves_of(X: Array, features: Array, cuts: Array) -> NDArray[np.intp]:
     """Return the number (n_trees, n) of the leaf that each row reaches in each tree, from 0."""
-    trees, depth = cuts.shape
-    found = np.empty((trees, len(X)), dtype=np.intp)
-    size = max(1, _CELLS // trees)
+    found, size = np.empty((len(cuts), len(X)), dtype=np.intp), max(1, _CELLS // len(cuts))
     for start in range(0, len(X), size):
-        columns = np.ascontiguousarray(X[start : start + size].T, dtype=np.float64)
-        leaf = np.zeros((trees, columns.shape[1]), dtype=np.uint8 if depth <= 8 else np.uint16)
-        for feature, cut in zip(features.T, cuts.T, strict=True):
-            leaf += leaf  # twice itself: a sum takes less time than a shift
-            leaf += columns[feature] >= cut[:, None]
-        found[:, start : start + size] = leaf
+        found[:, start : start + size] = leaf_numbers(X[start : start + size], features, cuts)
     return found
 
 

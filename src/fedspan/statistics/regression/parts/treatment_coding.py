@@ -142,14 +142,26 @@ class TreatmentCoding(FedEstimator):
     def _coding(self) -> dict[str, Any]:
         return {"wanted": self.categorical_columns_, **packed(self.categories_)}
 
+    def complete_rows(self, X: Any) -> NDArray[np.bool_]:
+        """Return which rows have a number, or a category that the model was fitted on, in every column."""
+        return np.asarray(np.isfinite(treatment_coded(X, **self._coding())).all(axis=1))
+
     def _coded_rows(self, X: Any) -> NDArray[np.float64]:
         """Return the rows of a table as the model sees them."""
         rows = self._validated(X)
         if not self.categories_:
             return np.asarray(rows, dtype=np.float64)
         coded = treatment_coded(rows, **self._coding())
-        if not np.isfinite(coded).all():
-            raise InputError("X has missing values, or categories that the model was not fitted on")
+        bad = ~np.isfinite(coded)
+        if bad.any():
+            which = ", ".join(
+                name for name, some in zip(self.coefficient_names(), bad.any(axis=0), strict=True) if some
+            )
+            rows_of_it = int(bad.any(axis=1).sum())
+            raise InputError(
+                f"X has missing values, or categories that the model was not fitted on, in {rows_of_it} rows: leave these "
+                f"rows out, as X[model.complete_rows(X)] does (coefficients: {which})"
+            )
         return np.asarray(coded)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> Any:

@@ -154,13 +154,12 @@ class TreatmentCoding(FedEstimator):
         coded = treatment_coded(rows, **self._coding())
         bad = ~np.isfinite(coded)
         if bad.any():
-            which = ", ".join(
-                name for name, some in zip(self.coefficient_names(), bad.any(axis=0), strict=True) if some
-            )
-            rows_of_it = int(bad.any(axis=1).sum())
+            names = self.coefficient_names()
+            which = ", ".join(names[j] for j in np.flatnonzero(bad.any(axis=0)).tolist())
             raise InputError(
-                f"X has missing values, or categories that the model was not fitted on, in {rows_of_it} rows: leave these "
-                f"rows out, as X[model.complete_rows(X)] does (coefficients: {which})"
+                "X has missing values, or categories that the model was not fitted on, in "
+                f"{np.count_nonzero(bad.any(axis=1))} rows: leave these rows out, as X[model.complete_rows(X)] does "
+                f"(coefficients: {which})"
             )
         return np.asarray(coded)
 

@@ -163,7 +163,7 @@ def fold_of_rows(site: Site, folds: int, draw: int, by_class: bool) -> NDArray[n
     order = rng.permutation(len(site))
     if by_class:
         if site.y is None:
-            raise InputError(f"site {site.name!r} has no y, and folds by class need one")
+            raise InputError("the site has no y, and folds by class need one: federate(X, y) gives it")
         order = order[np.argsort(np.unique(site.y, return_inverse=True)[1].ravel()[order], kind="stable")]
     found = np.empty(len(site), dtype=np.intp)
     found[order] = (np.arange(len(site)) + first) % folds

@@ -316,7 +316,7 @@ def test_files_of_a_folder_that_differ_are_named(tmp_path):
     with pytest.raises(InputError, match=r"the file 2.parquet has no column 'b', others have"):
         fs.stream(tmp_path)
     pd.DataFrame({"a": ["x"], "b": [1.0]}).to_parquet(tmp_path / "2.parquet")
-    with pytest.raises(InputError, match="can't be read: .*a has incompatible types"):
+    with pytest.raises(InputError, match=r"can't be read: .*a has incompatible types"):
         fs.stream(tmp_path)
 
 

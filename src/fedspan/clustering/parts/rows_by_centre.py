@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
@@ -72,9 +72,8 @@ def local_means(site: Site, centres: Stack, wanted: Wanted, weighted: bool = Fal
     sums, spread = np.zeros((b * k, d)), np.zeros(b * k)
     for X, labels in labelled(site, centres) if every == 1 else _labelled_sample(site, centres, every):
         cells = (labels + k * np.arange(b)).ravel()
-        rows = np.repeat(np.arange(len(X)), b)
         times = np.ones(len(cells)) if weights is None else np.repeat(weights[at : at + len(X)], b)
-        sums += csr_array((times, (cells, rows)), shape=(b * k, len(X))) @ X
+        sums += csc_array((times, cells, np.arange(0, len(cells) + 1, b)), shape=(b * k, len(X))) @ X
         counts += np.bincount(cells, None if weights is None else times, minlength=b * k)
         spread += np.bincount(cells, times * squared_apart(X, centres, labels).ravel(), minlength=b * k)
         at += len(X)

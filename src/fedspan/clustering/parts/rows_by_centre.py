@@ -250,10 +250,13 @@ def moved_centres(centres: Array, sizes: Array, seen: Federation, rule: Aggregat
 def distances_to_centres(X: Array, centres: Matrix) -> Array:
     """Return the distances (n, k) of rows to centres (k, d), in the rows' precision."""
     found = np.empty((len(X), len(centres)), dtype=np.float32 if X.dtype == np.float32 else np.float64)
-    for j, centre in enumerate(centres):  # by differences: a common offset costs nothing
-        D = X - centre
-        found[:, j] = np.sqrt(np.vecdot(D, D))
-    return found
+    rows = _rows_of_block(centres[None])
+    for start in range(0, len(X), rows):
+        part = slice(start, start + rows)
+        for j, centre in enumerate(centres):  # by differences: a common offset costs nothing
+            D = X[part] - centre
+            found[part, j] = np.vecdot(D, D)
+    return np.sqrt(found, out=found)
 
 
 def closest_labels(X: Array, centres: Array) -> Labels:

@@ -55,11 +55,6 @@ def test_resumes_after_any_call(example, tmp_path):
 
 
 @every_protocol
-def test_other_settings_do_not_resume(example, tmp_path):
-    laws.check_other_settings_do_not_resume(example, tmp_path)
-
-
-@every_protocol
 def test_survives_faults(example):
     laws.check_survives_faults(example)
 

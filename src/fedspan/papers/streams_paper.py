@@ -189,7 +189,7 @@ def stream_table(
     for name, by_seed in found.items():
         late = np.concatenate([own[max(0, since - 1) :] for own in by_seed])
         auc, f1, alarms = late.mean(axis=0)
-        worst = late[:, 2].max()
+        _, _, worst = late.max(axis=0)
         rows.append([name, f"{auc:.3f}", f"{f1:.3f}", f"{100 * alarms:.1f}", f"{100 * worst:.1f}"])
     columns = ["", "AUC", "F1", "false alarms, %", "of the worst window"]
     return Table(title, columns, rows, f"{remark} 5 % false alarms were asked for. {counted(seeds)}.")

@@ -85,8 +85,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         groups of ``"median_of_means"`` stay means). Default: none for the exact solvers; for the resilient ones the
         coordinate-wise median of means and deviations, and the geometric median otherwise.
     output : {"trimmed", "eigenspace", "node"}, default="trimmed"
-        Of the subspace medians: the mean of the sites near the smallest ball that holds a majority, the leading
-        eigenspace of the median projector, or the subspace of the site nearest to that (the paper's).
+        Of the subspace medians. The mean of the sites near the smallest ball that holds a majority, the leading
+        eigenspace of the median projector, or the paper's: the subspace of the site nearest to that.
     groups, iterations : int, default=None, 10
         Of ``"median_of_means"`` (default: half the number of sites), and of the power methods.
     max_components, oversampling : int, default=16, 8
@@ -125,7 +125,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     solver_ : str
     sites_trusted_ : tuple of str
         The sites that the axes rest on. Subspace medians: those within 1.5 radii of the smallest ball round a site that
-        holds a majority (for ``output="node"`` the one site, if it is among them). Other aggregators: those with at
+        holds a majority. For ``output="node"`` the one site, if it is among them. Other aggregators: those with at
         least half an equal share of the weight. Otherwise all that answered.
     resilience_ : structured array (one per number of malicious sites) or None
         Of the subspace medians: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest ball
@@ -223,7 +223,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         self._learn(fed, self._moments_with_new(fed, factor), of_all=True)
 
     def _learn_first_axes(self, fed: Federation, factor: float) -> None:

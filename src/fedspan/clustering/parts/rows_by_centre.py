@@ -165,8 +165,8 @@ class Clusters:
 class Moved:
     """Centres (b, k, d) after one round.
 
-    `counts` are the rows of each before it, or their weights, `spread` (b, k) their squared distances to it after, and
-    `inertia` (b,) all squared distances before.
+    `counts` are the rows of each before it, or their weights. `spread` (b, k) has their squared distances to it after,
+    and `inertia` (b,) all squared distances before.
     """
 
     centres: NDArray[np.float64]

@@ -68,7 +68,7 @@ class SiteEvents:
             report(f"{name} is silent")
 
     def online(self) -> list[str]:
-        """Return the sites that were heard of lately."""
+        """Return the sites that sent a message recently."""
         with self._lock:
             return sorted(set(self._heard) - self._silent)
 

@@ -43,8 +43,8 @@ home: Path | None = None
 restart: Callable[[str], None] = report
 leave: Callable[[str], None] = report
 
-#: Seconds without a message from the coordinator, which probes while a user is connected, after which no user is: the
-#: worker may then read its data again.
+#: Seconds without a message from the coordinator, which probes while a user is connected. After them no user is
+#: connected: the worker may then read its data again.
 IDLE = 15.0
 
 #: Seconds between two checks of the connection.

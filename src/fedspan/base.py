@@ -405,7 +405,8 @@ class LearnsOn(FedEstimator):
             A name of these rows. A site's rows of a batch are counted once, however often it is sent.
         at : time, optional
             Of the batch, for a `half_life` that is a time: ISO text, seconds since 1970, or a datetime. Default: now. A
-            batch that comes late, of an earlier time than the newest one, fades nothing and counts in full.
+            batch that comes late counts as if it had come in time: numbers of rows are weights at the time of the last
+            batch.
         """
         fading = Fading.of(decay, half_life, at)
         first, learn = self._learner(X)

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.anomaly.centers_detector import FedCentersDetector
+from fedspan.anomaly.export.exported_detector import gateway_arrays
 from fedspan.anomaly.isolation_detector import FedIsolationDetector
 from fedspan.anomaly.noisy_members import noisy_columns
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.member_scores import member_scores
 from fedspan.anomaly.parts.score_grid import score_counts
+from fedspan.anomaly.parts.update_sums import update_sums
 from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments
@@ -151,6 +153,13 @@ class JoinedMembers(ExplainedDetector):
             member._learn_kept(rows, found, factor, fed)
             self._take_over("isolation", member)
         self._count_members(factor, found["member_counts"])
+
+    def _in_one_call(self) -> bool:
+        return self.aggregator is None
+
+    def _new_sums(self, fed: Federation) -> tuple[RowMoments, dict[str, Any]]:
+        products = "mahalanobis" in self.members_
+        return update_sums(fed, model=gateway_arrays(self), names=self._names(), products=products)
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
         centers = self._member("centers") if "centers" in self.members_ else None

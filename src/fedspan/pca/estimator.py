@@ -42,6 +42,8 @@ _CLEAR_SHARE = 1e-5
 _EXACT_COLUMNS = 1000
 #: A share of the variance that is rounding alone: the square of the distance of two numbers next to each other.
 _NO_NOISE = 1e-28
+#: Rows whose likelihoods are computed at a time, in a processor's cache.
+_SCORED_ROWS = 2048
 
 
 @dataclass(eq=False, repr=False)
@@ -381,10 +383,12 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the log-likelihood of each row under probabilistic PCA, as scikit-learn does."""
         check_is_fitted(self)
-        return np.concatenate([self._likelihoods(part) for part in dense_parts(self._validated(X))])
+        parts = dense_parts(self._validated(X))
+        blocks = (part[at : at + _SCORED_ROWS] for part in parts for at in range(0, len(part), _SCORED_ROWS))
+        return np.concatenate([self._likelihoods(block) for block in blocks])
 
     def _likelihoods(self, X: Array) -> NDArray[np.float64]:
-        D = standardize(X, **self._transform_parameters()).astype(np.float64)
+        D = standardize(X, **self._transform_parameters()).astype(np.float64, copy=False)
         d, k = self.n_features_in_, self.n_components_
         noise, spread = self.noise_variance_, self.explained_variance_
         # Rounding alone decides whether a variance below this one is 0.

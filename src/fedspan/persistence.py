@@ -2,7 +2,7 @@
 
 A zip archive, not compressed: ``model.json`` describes the estimator, ``0.npy``, ``1.npy``, ... are its arrays. Only
 classes on fedspan's own lists are made again, by name. The record of the run and long lists of counted batches repeat
-themselves, and are packed (xz) into arrays: a few kB for a hundred sites and hundreds of rounds.
+themselves, and are packed (xz) into arrays. A hundred sites and hundreds of rounds need a few kB.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from fedspan.federation.site.steps import installed_steps
 from fedspan.federation.site.transforms import installed_transforms
 
 from .captured_calls import captured_calls
-from .test_reveals import numbers_of, texts_of
+from .test_reveals import numbers_of, rare_digits, texts_of
 
 DTYPES = ("?", "i1", "u1", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "U1", "S1")
 NUMBERS = (
@@ -83,7 +83,10 @@ def test_whole_numbers_have_upper_bounds(id):
     for name, check in functions()[id].declared.declared.items():
         most = 10_000 if name.endswith(("steps", "epochs", "iterations", "rounds", "degree")) else 10**15
         whole = any(takes(check, number) for number in (0, 1, 2, 10)) and not takes(check, 1.5)
-        assert not (whole and takes(check, most + 1)), name
+        assert not (whole and takes(check, most + 1)), (
+            f"{id} takes any whole number as {name!r}: declare it with a bound, such as Index, Count or Passes of "
+            "fedspan.federation.site.parameters"
+        )
 
 
 @pytest.mark.parametrize("id", functions())
@@ -180,6 +183,31 @@ def test_errors_hold_no_cell(id):
                 assert not any(repr(text) in words for text in texts), words
             except Exception:
                 continue
+
+
+def sums_by_numbers():
+    """Yield a call of each step of sums whose owner is not informed of how few rows one number sums up."""
+    for id, one in functions().items():
+        if not id.startswith("transform ") and one.reveals == "sums" and one.fewest is None:
+            yield from captured_calls().get(id, ())[:1]
+
+
+def test_no_whole_number_makes_sums_of_single_rows():
+    """As the mean of each of ``n_blocks`` blocks of rows would be where there are as many blocks as rows."""
+    for captured in sums_by_numbers():
+        call, site = captured.call, captured.site
+        honest, cells = dict(call.payload_of(site.name)), numbers_of(site)
+        for name in [name for name, value in honest.items() if type(value) is int]:
+            for hostile in (len(site), len(site) - 1, 2 * len(site)):
+                try:
+                    payload = call.step.validated({**honest, name: hostile})
+                    reply = SiteHost(site).perform(replace(call, run="law", number=0), payload, -1).reply
+                except Exception:
+                    continue
+                assert not any(cells & rare_digits(value) for value in reply.values()), (
+                    f"{call.step.id} shows cells with {name}={hostile}: declare fewest=..., the rows behind one "
+                    'number, or reveals="rows"'
+                )
 
 
 def labels_of(site):

@@ -76,10 +76,14 @@ def test_half_lives_are_times_too():
     scaler = fs.FedStandardScaler().partial_fit(old, half_life="1h", at="2026-11-16T12:00")
     scaler.partial_fit(new, half_life="1h", at="2026-11-16T14:00")
     np.testing.assert_allclose(scaler.mean_, (old.mean(axis=0) + 4 * new.mean(axis=0)) / 5)
-    late = scaler.mean_
-    scaler.partial_fit(new, half_life="1h", at="2026-11-16T13:00")  # fades nothing
-    assert scaler.n_samples_seen_ == 2250
-    assert not np.allclose(scaler.mean_, late)
+    scaler.partial_fit(new + 1.0, half_life="1h", at="2026-11-16T13:00")  # late: its rows count half
+    late = (old.mean(axis=0) / 4 + new.mean(axis=0) + (new.mean(axis=0) + 1.0) / 2) / 1.75
+    np.testing.assert_allclose(scaler.mean_, late)
+    scaler.partial_fit(new, half_life="1h", at="2026-11-16T14:00")
+    np.testing.assert_allclose(scaler.mean_, (1.75 * late + new.mean(axis=0)) / 2.75)
+    assert scaler.n_samples_seen_ == 2750
+    scaler.partial_fit(new + 1e3, half_life="1h", at="1999-01-01T14:00")  # next to nothing
+    np.testing.assert_allclose(scaler.mean_, (1.75 * late + new.mean(axis=0)) / 2.75, rtol=1e-5)
     with pytest.raises(InputError, match="half_life='soon' must be a duration"):
         scaler.partial_fit(new, half_life="soon")
     with pytest.raises(InputError, match="at='noon' must be a time"):

@@ -44,7 +44,7 @@ class FedAnomalyDetector(JoinedMembers):
     beyond; the ranks are summed. Fit it on rows that are normal, or nearly all so.
 
     Rows whose score is above the `quantile` of the training scores are outliers. Training rows are scored as if each
-    had been left out, so that the false positive rate on new rows of the same distribution is about 1 - quantile.
+    had been left out. So the false positive rate on new rows of the same distribution is about 1 - quantile.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class FedAnomalyDetector(JoinedMembers):
         self.score_counts_ = np.tile(self.n_samples_ * shares, (len(most), 1))
 
     def _count_members(self, factor: float, new: Vector) -> None:
-        """Add the members' scores of new rows; those before count by `factor`."""
+        """Add the members' scores of new rows to earlier ones, which `factor` multiplies."""
         self.score_counts_ = factor * self.score_counts_ + new
         sketches = list(zip(self.score_edges_, self.score_counts_, strict=True))
         found = [[quantile_between(edges, counts, level) for level in (MIDDLE, HIGH)] for edges, counts in sketches]

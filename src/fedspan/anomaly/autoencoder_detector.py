@@ -127,8 +127,8 @@ class FedAutoencoderDetector(NetworkDetector):
     local_epochs, batch_size : int, default=2, 128
         How often a site goes through its rows in a round, and the number of rows of one step.
     step_size : float, default=0.1
-        Of the first steps: gradient descent with a momentum of 0.9, on the mean squared error of a standardised value,
-        whose gradient is cut to the norm 1.
+        Of the first steps. Gradient descent has a momentum of 0.9, and minimises the mean squared error of a
+        standardised value. Its gradient is cut to the norm 1.
     server_momentum : float, default=0.9
         Of the coordinator's steps; 0 is federated averaging as published.
     max_rounds : int, default=2000

@@ -94,7 +94,7 @@ def bigan_score(
     """Return ``alpha ||x - G(E(x))||_1 + (1 - alpha) c(x)`` (n, 1) of the standardised rows x.
 
     c is the cross-entropy ``-log D(x, E(x))`` of the discriminator, where D is its probability that a row is one of the
-    training rows: the score of Zenati and co-authors.
+    training rows. This is the score of Zenati and co-authors.
     """
     encode, generate, judge = bigan_network(X.shape[1], hidden, latent).functions(weights).values()
 

@@ -57,7 +57,7 @@ class FedCentersDetector(ExplainedDetector):
     least_rows : int, default=1
         As of `FedKMeans`: more than 1 guards the sums, so that none is of fewer rows, and no two differ by fewer.
     aggregator : Aggregator, optional
-        Where sites may be malicious: it combines the sites' means, deviations, shares of rows per centre, moves of the
+        Where sites may be malicious. It combines the sites' means, deviations, shares of rows per centre, moves of the
         centres and shares of scores, instead of sums. `fedspan.aggregation.CoordinateMedian()` is the usual one. A
         centre then needs rows at most sites, and there is one for about eight rows of a site.
     privacy : fedspan.privacy.GaussianMoments, optional
@@ -90,9 +90,9 @@ class FedCentersDetector(ExplainedDetector):
     Leaves a site without `privacy`: sums and squares of its columns; the sums of `FedKMeans` in at most 20 rounds and
     those of its start; 257 counts a round in 8 rounds for the threshold; for `drift` 22 counts per column.
 
-    Small clusters' sums reveal single rows even as totals, and the
-    model holds means of a few rows each (see `FedKMeans` and ``docs/leaks.md``): set `least_rows`, or use
-    `FedIsolationDetector`, where that matters. With an aggregator the coordinator sees each site's own.
+    Small clusters' sums reveal single rows even as totals, and the model holds means of a few rows each (see
+    `FedKMeans` and ``docs/leaks.md``). Where that matters set `least_rows`, or use `FedIsolationDetector`. With an
+    aggregator the coordinator sees each site's own.
 
     Examples
     --------

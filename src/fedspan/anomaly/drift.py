@@ -1,8 +1,9 @@
 """Notice drift: whether scores, columns or directions of recent rows are distributed as those of a baseline.
 
-Sites count their rows between fixed edges: of the score, of each standardised column, and of each direction in which
-the detector has made the rows white. Counts of recent rows are compared with those of the baseline by the test of
-Kolmogorov and Smirnov, whose largest difference D of two distributions of n and m rows is beyond chance where
+Sites count their rows between fixed edges of the score and of each standardised column. They also count along each
+direction in which the detector has made the rows white. Counts of recent rows are compared with those of the baseline
+by the test of Kolmogorov and Smirnov. The largest difference D of two distributions, of n and m rows, is beyond chance
+where
 
     2 exp(-2 D^2 n m / (n + m)) < alpha / number of tests.
 
@@ -217,7 +218,7 @@ def counted(model: ExplainedDetector, X: Any, sites: Any, score_edges: Vector, v
 def compared(
     before: Sequence[Vector], now: Sequence[Vector], names: list[tuple[str, str]], times: int = 1, margin: float = 0.0
 ) -> tuple[Comparison, ...]:
-    """Return all tests, the clearest first; p-values are those of `times` as many tests.
+    """Return all tests, the clearest first, with p-values for `times` as many tests.
 
     A difference of scores counts beyond the `margin`.
     """

@@ -1,7 +1,7 @@
 """A monitor of drift: windows of a stream, one after the other, by a sequential test with a stated false-alarm rate.
 
-Each window is compared with the reference, and so are the last 2, 4, 8 and 16 windows together: a sudden shift shows in
-one window, a slow one adds up. All tests of a window, of all spans, columns and sites, share `alpha` (Bonferroni). So
+Each window is compared with the reference, and so are the last 2, 4, 8 and 16 windows together. A sudden shift shows in
+one window; a slow one adds up. All tests of a window, of all spans, columns and sites, share `alpha` (Bonferroni). So
 without drift at most a share `alpha` of the windows raises an alarm, whatever the distributions and however long the
 stream.
 

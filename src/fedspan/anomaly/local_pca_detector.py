@@ -71,9 +71,9 @@ def local_detectors(
 ) -> LocalDetectors:
     """Return the detectors that the sites fit on their own, each with up to `rank` components.
 
-    A site whose rows have a rank r of at most `rank` (few or equal rows) keeps r - 1 components, so that something
-    is left outside. Without any, its score is the squared distance from its mean. A site that does not send a detector,
-    of `n_columns` columns where that is given, has failed.
+    A site whose rows have a rank r of at most `rank` (few or equal rows) keeps r - 1 components. So something is left
+    outside. Without any, its score is the squared distance from its mean. A site that does not send a detector, of
+    `n_columns` columns where that is given, has failed.
     """
     replies = fed.ask(local_detector, rank=rank, level=level, scale=scale)
     replies = fed.accept(replies, lambda reply: _checked(reply, rank, n_columns))
@@ -120,8 +120,8 @@ class LocalPCADetector(FedDetector):
     """Self-learning PCA: every site fits scaler, principal subspace and threshold from its own rows alone.
 
     A row's anomaly score at one site is its squared distance from that site's subspace, as a multiple of that site's
-    threshold. Above 1 the site calls it an outlier. Without a site's name the score is the lower median over all sites:
-    above 1 only if more than half of them call the row an outlier.
+    threshold. Above 1 the site calls it an outlier. Without a site's name the score is the lower median over all sites.
+    It is above 1 only if more than half of them call the row an outlier.
 
     Leaves a site: its whole model, for scoring elsewhere.
 

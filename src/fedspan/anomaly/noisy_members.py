@@ -1,8 +1,8 @@
 """Detectors under differential privacy: leaf counts, centres and ranks of scores from sums with noise, on one account.
 
 *Trees.* A row is in one leaf of each of T trees: adding or removing it moves their counts by sqrt(T). A path ends where
-the subsample has one row, so the subsample is small enough that one of its rows stands for more rows than the noise of
-a leaf. Cuts are drawn within two deviations of the noisy means.
+the subsample has one row. The subsample is so small that one of its rows stands for more rows than the noise of a leaf.
+Cuts are drawn within two deviations of the noisy means.
 
 *Centres.* Rows in units of noisy deviations are drawn in to a ball of twice their root mean square length, and
 clustered as `noisy_k_means` does. There are fewer centres than without noise: each needs more rows than its noise.
@@ -45,8 +45,8 @@ _CENTRES, _LEAVES = 1.0, 1.0
 #: ball that rows are drawn in to, in roots of the number of columns.
 _MOST_CENTRES = 60
 _CELL_ROUNDS, _ROWS_OVER_NOISE, _RADIUS = 3, 4.0, 2.0
-#: Cuts are drawn within this number of deviations from the mean, and up to as much beyond, as between the 0.02 and 0.98
-#: quantiles of a normal column.
+#: Cuts are drawn within this number of deviations from the mean, and up to as much beyond. In a normal column these are
+#: the 0.02 and 0.98 quantiles.
 _BULK = 2.05
 #: A row of the subsample stands for at least this part of the deviation of the noise of a leaf.
 _LEAF_NOISE = 0.5

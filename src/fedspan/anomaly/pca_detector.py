@@ -104,9 +104,9 @@ class FedPCADetector(ExplainedDetector):
     solver_options : dict, optional
         Further parameters of `FedPCA` by name, for its solvers: ``{"max_rounds": 50}``.
     privacy : fedspan.privacy.GaussianMoments, optional
-        Differential privacy, with solver ``"auto"`` or ``"covariance"`` and a `quantile` below 1: three quarters of the
-        budget for a covariance with noise, one for the threshold (see ``docs/privacy.md``). The ridge is then at least
-        about the noise of the covariance.
+        Differential privacy, with solver ``"auto"`` or ``"covariance"`` and a `quantile` below 1. A covariance with
+        noise takes three quarters of the budget, the threshold one (see ``docs/privacy.md``). The ridge is then at
+        least about the noise of the covariance.
     random_state, verbose : int, optional
         Seed of the run; 1 shows a progress bar when the fit takes longer than two seconds.
 
@@ -139,8 +139,8 @@ class FedPCADetector(ExplainedDetector):
     with other solvers they are one more message.
 
     Resilience is for sites that are alike. With a resilient solver or an aggregator the threshold is that of most
-    sites, and a minority can't push it beyond those of honest sites. Where these differ much, that is not the threshold
-    of all rows, and the false positive rate can be several times 1 - quantile without any attack. Sites of fewer than
+    sites, and a minority can't push it beyond those of honest sites. Where sites differ much, that is not the threshold
+    of all rows. The false positive rate can then be several times 1 - quantile without any attack. Sites of fewer than
     ``2 / 3 / (1 - quantile)`` rows, 14 for 0.95, are too small to vote (see `fedspan.sums.quantiles`). Mahalanobis
     distances depend on small variances, which attacks spoil first: the residual is the more robust score. With sums
     alone one malicious site can spoil model and threshold.
@@ -315,8 +315,8 @@ class FedPCADetector(ExplainedDetector):
     def explain(self, X: Any) -> Vector:
         """Return each feature's share of the anomaly score: for one row (d,), or for every row (n, d).
 
-        The score is the squared length of ``W z`` with a symmetric W (``I - U U'`` for the residual, a root of the
-        inverse covariance for Mahalanobis distances). A feature's share is its part of that length. Shares are not
+        The score is the squared length of ``W z`` with a symmetric W: ``I - U U'`` for the residual, a root of the
+        inverse covariance for Mahalanobis distances. A feature's share is its part of that length. Shares are not
         negative and sum to 1; a row with the score 0 has shares 0.
         """
         return super().explain(X)
@@ -352,7 +352,7 @@ class FedPCADetector(ExplainedDetector):
         self._learn_merged(rows, sites, factor, fed)
 
     def _learn_merged(self, rows: RowMoments, sites: tuple[str, ...], factor: float, fed: Federation) -> None:
-        """Learn from the moments of new rows; those before count by `factor`."""
+        """Learn from the moments of new rows; `factor` multiplies the weight of earlier rows."""
         d = self.n_features_in_
         if not hasattr(self, "moments_"):
             raise InputError("this model keeps no moments to learn on from: begin with partial_fit")

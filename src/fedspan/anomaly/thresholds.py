@@ -2,15 +2,14 @@
 
 A model fits its own rows a little better than new ones, the more so the more columns there are for a row. So 7 % of new
 rows pass the 0.95 quantile of the scores of 1,000 rows of 30 columns. Leaving a row out needs no second fit. Let v be a
-row's distance from the mean of n rows, S their scatter and f its degrees of freedom. Without the row, v is c v with
-``c = n / (n - 1)``, and S is ``S - c v v'`` (where rows are not centred, c is 1). So by the formula of Sherman and
-Morrison
+row's distance from the mean of n rows, S their scatter and f its degrees of freedom. Without the row, v is c v with ``c
+= n / (n - 1)``, and S is ``S - c v v'``. Where rows are not centred, c is 1. So by the formula of Sherman and Morrison
 
 - a Mahalanobis distance ``m = v' (S / f)^-1 v`` becomes ``c^2 (f - 1) a / (1 - c a)`` with ``a = m / f``, exactly (but
   for the ridge, which counts where rows are fewer than about three times the columns: see `ridge_growth`);
 - the one of the residual alone becomes this formula of the distance in all directions, less that of the distance within
-  the subspace: exactly, if the subspace stayed. Its turn is the factor of the next line, over that of a subspace whose
-  variances alone change;
+  the subspace. This is exact if the subspace stayed. Its turn is the factor of the next line, over that of a subspace
+  whose variances alone change;
 - the squared length of the residual r becomes ``||r||^2 (c / (1 - c h))^2``, at most ``||c z||^2``, with
   ``h = sum_j (u_j'z)^2 / (f (l_j - l))``, where l_j are the variances within the subspace and l is their mean outside:
   by first derivatives of the subspace, if all variances outside are equal, in the form that is exact for least squares.

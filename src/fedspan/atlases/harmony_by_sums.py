@@ -17,8 +17,8 @@ The paper keeps one of its starts. Two runs of it differ by their starts more th
 differ less. All starts make their passes in the same calls.
 
 Here a round assigns all rows once more by the counts of its last pass. So the shares of a row follow from the row, its
-batch and the round's numbers alone, and rows that come later are corrected in the same way. Blocks are drawn by the
-rows' values: any split of the rows of a batch over sites gives the same result.
+batch and the round's numbers alone. Rows that come later are corrected in the same way. Blocks are drawn by the rows'
+values: any split of the rows of a batch over sites gives the same result.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class HarmonySettings:
 class Harmonized:
     """What Harmony learned.
 
-    Names (B,) and sizes (B,) of the batches, the rounds, what all batches share in each (T, K, d), the objective after
-    each (T,), and the number of rows in each cluster (K,) after the last.
+    Names (B,) and sizes (B,) of the batches, the rounds, and what all batches share in each round (T, K, d). The
+    objective after each round (T,), and the number of rows in each cluster (K,) after the last.
     """
 
     names: NDArray[np.str_]

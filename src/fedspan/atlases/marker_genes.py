@@ -110,9 +110,9 @@ def marker_genes(
     """Compare each cluster with all other cells, by two sums.
 
     Clusters are those that the sites have kept in this run; or the labels of cells (``y`` of the sites), with `names`.
-    The sum of a gene that one cell of a cluster has would be this cell's count. Where fewer than `least_cells` cells
-    of a cluster have a gene, its sum is requested together with those of other clusters, and shared out by their
-    numbers of cells that have it. Genes that fewer cells have at all are not tested.
+    The sum of a gene that one cell of a cluster has would be this cell's count. Where fewer than `least_cells` cells of
+    a cluster have a gene, its sum is requested together with those of other clusters. Each gets a part of it, by its
+    number of cells that have the gene. Genes that fewer cells have at all are not tested.
     """
     shape = (clusters, n_genes)
     first = whole(fed.sum(local_cluster_gene_counts, clusters=clusters, names=names), n=(clusters,), found=shape)

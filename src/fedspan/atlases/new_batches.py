@@ -1,7 +1,7 @@
 """Rows that come later: correction at their sites, and the effects of new batches beside what the others share.
 
-A new batch is placed against the learned clusters, which stay (Kang et al., *Symphony*, Nature Communications 2021):
-round by round its rows are assigned to the clusters without a penalty, and a ridge regression gives its effects.
+A new batch is placed against the learned clusters, which stay (Kang et al., *Symphony*, Nature Communications 2021).
+Round by round its rows are assigned to the clusters without a penalty, and a ridge regression gives its effects.
 """
 
 from __future__ import annotations

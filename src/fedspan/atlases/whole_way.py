@@ -58,9 +58,10 @@ def atlas(
 ) -> Atlas:
     """Make an atlas of the cells of all sites, which stay there.
 
-    **What leaves a site**: sums over cells: moments of genes, products with a basis, the sums of `FedHarmony` and
-    `FedKMeans`, the number of cells between two centres, and sums of genes by cluster. With ``map="tsne"`` positions
-    stay at the sites; with ``map="umap"`` sites post distances, from which the coordinator can rebuild components.
+    **What leaves a site** are sums over cells: moments of genes, products with a basis, and the sums of `FedHarmony`
+    and `FedKMeans`. Then the number of cells between two centres, and sums of genes by cluster. With ``map="tsne"``
+    positions stay at the sites; with ``map="umap"`` sites post distances, from which the coordinator can rebuild
+    components.
 
     Parameters
     ----------
@@ -86,8 +87,8 @@ def atlas(
     measures : bool, default=True
         Whether to measure the mixing of sites, and of labels, before and after the correction.
     least_cells : int, default=5
-        No sum of fewer cells is requested of a gene, of a gene in a cluster, or for a centre of k-means: the sum of one
-        cell is this cell. Genes that fewer cells have are left out. 1: exact sums, as on pooled cells.
+        No sum of fewer cells is requested of a gene, of a gene in a cluster, or for a centre of k-means. The sum of one
+        cell would be this cell. Genes that fewer cells have are left out. 1: exact sums, as on pooled cells.
     harmony, map_settings : dict, optional
         More parameters of `FedHarmony` and of the map.
     random_state : int, optional

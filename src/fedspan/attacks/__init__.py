@@ -7,9 +7,9 @@ also those of the malicious sites. It also gets the names of the malicious sites
     fed.corrupt(Orthogonal(3), sites=["b", "e"])          # the same malicious sites in every call
     fed.corrupt(Redrawn(SignFlip(), 2), sites=fed.sites)  # two others each time
 
-All of these take ``steps=`` and ``keys=``: the steps to attack (ids, names of functions, or ends of them after a dot)
-and the keys of the reply to rewrite. By default they rewrite every floating-point array and number of every reply, in
-its own type, and keep counts and text honest.
+All of these take ``steps=`` and ``keys=``. Steps to attack are named by ids, names of functions, or ends of them after
+a dot; keys are those of the reply to rewrite. By default they rewrite every floating-point array and number of every
+reply, in its own type, and keep counts and text honest.
 
 >>> import numpy as np
 >>> from fedspan.federation import AttackedCall

@@ -110,8 +110,8 @@ class Mimic(KeyAttack):
 class WrongShape(KeyAttack):
     """Send the honest values in a wrong shape: without the last row ("drop"), or with the axes reversed ("transpose").
 
-    Where that would leave the shape as it is (a number, an empty array, a vector or square matrix to transpose), the
-    value gets one axis more.
+    A number, an empty array, a vector and a square matrix to transpose would keep their shape: the value gets one axis
+    more.
     """
 
     how: str = "drop"
@@ -121,7 +121,7 @@ class WrongShape(KeyAttack):
         one_of("how", self.how, ("drop", "transpose"))
 
     def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
-        """Return each site's own value, misshapen."""
+        """Return each malicious site's own value in a wrong shape."""
         own = seen.own
         if own.ndim > 1:
             bent = own[:, :-1] if self.how == "drop" else np.moveaxis(own.T, -1, 0)

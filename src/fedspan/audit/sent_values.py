@@ -147,8 +147,8 @@ def _text(one: str | bytes) -> str:
 def vectors_of(value: SentValue, m: int) -> Iterator[Matrix]:
     """Yield the vectors of `m` numbers that a value may stand for, as arrays (v, m).
 
-    Along each axis of that length or a little more, the diagonals of squares and packed triangles, consecutive entries
-    of other arrays, and numbers that a text or bytes encode.
+    Along each axis of that length or a little more. Then the diagonals of squares and packed triangles, consecutive
+    entries of other arrays, and numbers that a text or bytes encode.
     """
     for numbers in (value.numbers, *value.readings):
         yield from _vectors_of(numbers, m)

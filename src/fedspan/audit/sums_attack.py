@@ -1,9 +1,9 @@
 """Rows from sums over all rows: FedDL's totals are equations for the rows, and more than enough for few rows.
 
-In every round the coordinator learns ``sum_i k(x_i, y_j) (x_i - y_j)`` for each landmark, m numbers of each, and before
-it the moments and sums of cosines and sines. A secure sum hides the parts of the sites, and not these totals. The
-attack fits all rows together to them by least squares (L-BFGS), from a random start or from the rows of trilateration.
-Rows come out in any order, because a sum has none.
+In every round the coordinator learns ``sum_i k(x_i, y_j) (x_i - y_j)`` for each landmark, m numbers of each. Before the
+first round it learns the moments and sums of cosines and sines. A secure sum hides the parts of the sites, and not
+these totals. The attack fits all rows together to them by least squares (L-BFGS), from a random start or from the rows
+of trilateration. Rows come out in any order, because a sum has none.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Sums:
     view: PrincipalView | None = field(default=None, repr=False)
 
     def seen(self, rows: Array | None) -> Array | None:
-        """Return rows or landmarks as the sums are about them."""
+        """Return rows or landmarks in the coordinates that the sums are about."""
         return rows if rows is None or self.view is None else (rows - self.view.mean) @ self.view.axes.T
 
     @property

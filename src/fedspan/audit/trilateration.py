@@ -5,13 +5,13 @@ With ``d_ij = ||x_i - y_j||`` and ``ybar`` the mean of the landmarks
     t_ij = -(d_ij^2 - ||y_j - ybar||^2 - q_i) / 2 = (x_i - ybar)'(y_j - ybar),   q_i = ||x_i - ybar||^2
 
 are linear equations for x, and q_i is the mean of the first two terms over j. With ``Y - ybar = U S V'`` the solution
-of least norm is ``x = ybar + V S^-1 U' t``: the row itself where the landmarks span all columns, its projection on
-their affine span otherwise.
+of least norm is ``x = ybar + V S^-1 U' t``. It is the row itself where the landmarks span all columns, and its
+projection on their affine span otherwise.
 
 Rounded or noisy distances contain noise alone in directions in which landmarks hardly extend, so that the plain
-solution fails and rows seem protected. These directions are damped by ``w = s^4 / (s^4 + cut^4)`` with s = S / S_1: the
-best linear filter if rows extend where landmarks do, as they should. `cut` is found without the rows: parts of the
-landmarks are left out, and the distances to them predicted.
+solution fails and rows seem protected. These directions are damped by ``w = s^4 / (s^4 + cut^4)`` with s = S / S_1.
+This is the best linear filter if rows extend where landmarks do, as they should. `cut` is found without the rows: parts
+of the landmarks are left out, and the distances to them predicted.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ With `least_rows` above 1 sums are guarded (`guarded_sums`): none is of fewer ro
 centre whose rows hardly changed stays where it is, and the result is near to that of Lloyd's algorithm, but not equal.
 
 Without a given start, sums make one, too. Of more than 262,144 rows, the start and the first rounds are made with a
-sample, one row of each stretch of consecutive ones, which a site reads once. Rounds with all rows follow until the
-centres settle, at most a tenth of `max_iter`: each takes a pass over the rows, which may be on a disk.
+sample. It has one row of each stretch of consecutive ones, which a site reads once. Rounds with all rows follow until
+the centres settle, at most a tenth of `max_iter`. Each takes a pass over the rows, which may be on a disk.
 
 *By splitting.* Beginning with the mean, centres are split where the squared distances are large, four times as many
 from stage to stage. The weights are those of k-means++ (Arthur and Vassilvitskii 2007), by clusters instead of rows. A
@@ -59,7 +59,7 @@ from fedspan.sums.row_transforms import standardize
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-#: The growth of the number of centres from stage to stage, and the distance of a new one from its parent, in units of
+#: The growth of the number of centres from stage to stage. The distance of a new centre from its parent, in units of
 #: the root mean squared distance of the parent's rows.
 _GROWTH = 4
 _NUDGE = 0.2
@@ -132,7 +132,7 @@ def federated_k_means(
     names : tuple of str, optional
         Names of the columns, for errors about values that are not finite.
     aggregator : Aggregator, optional
-        Where sites may be malicious: it combines their moments, and in each round the shares of their rows and the
+        Where sites may be malicious. It combines their moments, and in each round the shares of their rows and the
         moves of the centres, instead of sums. A centre needs rows at most sites.
     """
     check_k_means(n_clusters, n_init, max_iter, tol, least_rows)

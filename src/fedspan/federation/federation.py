@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -343,9 +343,9 @@ class Federation:
         """Return a federation in which an attack writes the replies of `sites`.
 
         An attack is any callable ``attack(replies, bad, rng, call) -> {site: reply}``. It sees all honest replies, so
-        that it can't be used where sums are secure. With groups of sites (``Policy(secure_sum=True, groups=...)``) it
-        can be simulated in one process: the attack writes what its sites would mask, seeing their group's replies, and
-        the groups' sums are added up in the clear, as the record then states.
+        that it can't be used where sums are secure. With groups of sites (``Policy(secure_sum=True, groups=...)``) an
+        attack can be simulated in one process. It sees the replies of its group, and writes what its sites would mask.
+        The groups' sums are added up in the clear, as the record then states.
         """
         if not callable(attack) or isinstance(attack, type):
             raise InputError(f"an attack is a callable, such as fedspan.attacks.SignFlip(), and not {attack!r}")
@@ -507,14 +507,18 @@ class Federation:
     def _exchange(self, call: Call, needed: int = 0, running: RunningTotal | None = None) -> Collected:
         """Send a call out, again to offline sites while fewer than `needed` answer; return the accepted replies.
 
-        Sites in this process run in groups whose replies are added to the `running` total at once; an attack or a fault
-        sees all replies.
+        Replies are added to the `running` total as they come: groups of sites of this process, or site by site where
+        the engine passes each on. An attack or a fault sees all replies.
         """
-        view = self._view
-        if running is None or not self._root.simulated or view.corruptions or view.faults:
+        view, arriving = self._view, getattr(self._root.engine, "arriving", None)
+        if running is None or view.corruptions or view.faults or not (arriving or self._root.simulated):
             sent = self._deliver(call, call.to)
         else:
-            sent = running.collect(lambda group: self._deliver(call, group))
+            if arriving is None:
+                sent = running.collect(lambda group: self._deliver(call, group))
+            else:
+                coming = arriving(call, call.to, self._run.accepted, self.policy)
+                sent = running.collect(lambda group: dict(islice(coming, len(group))), together=1)
             if running.whole:
                 found = running.collected()
                 found.bytes_down = call.bytes_down
@@ -571,7 +575,7 @@ class Federation:
         if len(failed) == asked and all(why.kind is FailureKind.NON_FINITE for why in failed.values()):
             text = (
                 f"the numbers overflow in step {call.step!r} (call {call.number}) at every site: the values in the "
-                f"tables are too large, divide the columns first. {shown}"
+                f"tables are too large, divide the columns first, or the step averages no rows. {shown}"
             )
         error = QuorumError(text, failed)
         error.__cause__ = next((failure.error for failure in failed.values() if failure.error is not None), None)

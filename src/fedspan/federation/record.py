@@ -51,8 +51,8 @@ class CallRecord:
     def values(self, sites: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return the call as a record's file keeps it.
 
-        Names of sites are left out where they are all `sites` of the run, or all that were requested, and so is the
-        size of each message where all have the same: what many sites did is a short line.
+        What many sites did is a short line: names are left out where they are all `sites` of the run, or all that were
+        requested. The size of each message is left out where all sizes are the same.
         """
         return {
             **vars(self),

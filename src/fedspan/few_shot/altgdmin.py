@@ -8,7 +8,8 @@ their own, or anything between. Each minimises over the ``b_k`` of its own rows.
 Only sums are needed, except for the list of the tasks. Up per site: (n + q) r numbers in each iteration of the start (n
 r where no task is at two sites). Then n r + r^2 + 3 in each iteration, and 2 r^2 + 3 in the end. Sites do not send the
 ``b_k``, but some numbers are close to them. They are the (q, r) numbers of the start, as sums over the sites of the
-task, and the second moment of a site with one task. One malicious site can spoil the result: see `byz_altgdmin`.
+task. They are also the second moment of a site with one task. One malicious site can spoil the result: see
+`byz_altgdmin`.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ Algorithms 2 and 3 of A. P. Singh and N. Vaswani, "Byzantine resilient and fast 
 As AltGDmin (see `altgdmin`), with every mean over the sites replaced. A median gives the truncation threshold, and a
 subspace median (of means) the start. An aggregator behind a norm threshold gives the gradient.
 
-What holds: with a part a < 1/2 of the sites malicious, and less than 40 % in the paper's theorems, a geometric median
-is within ``2 (1 - a) / (1 - 2 a)`` times the spread of the honest gradients. That is small where sites have rows of all
+What holds: with a part a < 1/2 of the sites malicious, a geometric median is within ``2 (1 - a) / (1 - 2 a)`` times the
+spread of the honest gradients. The paper's theorems allow less than 40 %. That is small where sites have rows of all
 tasks, and large near one half. Sites that repeat one honest site's reply then take over, and U is that of one site.
 `MajorityMean` is within 4 times the spread at any part below one half, and counts copies by their number. Where sites
-have tasks of their own, colluding sites near one half can reverse the descent. Therefore the sites vote in the end.
-If more than half of those that reply report that the start fits their rows better, the protocol returns the start.
+have tasks of their own, colluding sites near one half can reverse the descent. Therefore the sites vote in the end. If
+more than half of those that reply report that the start fits their rows better, the protocol returns the start.
 
 Single replies are needed. Up per site: n r numbers once for the start ((n + q) r in each of its iterations with median
 of means). Then n r + r^2 + 3 in each iteration, one bit in the vote, and 2 r^2 + 3 in the end. The only reports that
@@ -90,9 +90,9 @@ def byz_altgdmin(
         omega: refuse gradients longer than this many times (at least 1) the median length. ``None``: refuse none.
     init : {"auto", "subspace_median", "median_of_means", "random"}
         The start. "subspace_median" is one shot, and needs sites with at least `rank` tasks each; "median_of_means"
-        runs power methods within `groups` of sites; "random" needs no site. "auto": the first where a typical site has
-        twice as many tasks as directions are wanted (or as many, if they are the tasks of all sites), then the second
-        with the smallest groups that have that number of tasks, then the third.
+        runs power methods within `groups` of sites; "random" needs no site. "auto": the first if a typical site has
+        twice as many tasks as directions are wanted, or as many if these are the tasks of all sites. Otherwise the
+        second, with the smallest groups that have that number of tasks. The third if no groups have.
     groups : int, optional
         Of the start by median of means. Default: half the number of sites; fewer than half of the groups may hold a
         malicious site.
@@ -204,7 +204,7 @@ def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:
     """Return the geometric median of the second moments, whatever the aggregator, and bounds of its largest eigenvalue.
 
     Where sites differ, malicious sites can move the median, and the step must stay safe. The largest eigenvalue is at
-    least the mean one, and at most that of a site with few tasks: of both the median over the sites.
+    least the mean one, and at most that of a site with few tasks. Both are medians over the sites.
     """
     moments = bounded(replies.stack("moment"))
     symmetric = (moments + moments.transpose(0, 2, 1)) / 2

@@ -44,7 +44,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         Rule that combines the sites' gradients. Default: sums (AltGDmin), which any site can spoil. With a rule such as
         ``fedspan.aggregation.MajorityMean()``, ``GeometricMedian()`` or ``MedianOfMeans(groups)`` (the last two are the
         paper's), medians combine all else that sites send (Byz-AltGDmin). Fewer than half of the sites (of the groups)
-        can then do no more harm to the representation, and to `adapt`, than a multiple of what honest sites differ by.
+        can then do limited harm to the representation, and to `adapt`. It is a multiple of what honest sites differ by.
         For medians the multiple grows without limit towards one half. The coefficients of a task are safe while more
         than half of the sites *that name it* are honest. Colluding sites may name the tasks of others. Use `adapt` on
         rows of your own where that matters.
@@ -104,7 +104,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     loadings_moment_ : array (r, r)
         Second moment of the true ``b_k``: without that of noise.
     representation_error_ : float
-        Squared error that noise in U should leave in the coefficients of a typical task, ``sigma^2 r (n - r)`` over the
+        Squared error that noise in U should leave in the coefficients of a typical task: ``sigma^2 r (n - r)`` over the
         degrees of freedom and the features' mean square. Malicious sites can make it larger.
     feature_variance_ : float
         Mean square of the features.
@@ -129,9 +129,9 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
     single ``b_k``: the q r numbers of the start, the second moment of a site with one task, and the normal equations
     that choose ``rank="auto"`` by sums where tasks have rows at several sites.
 
-    Memory at a site: its data, and a copy of the rows unless they lie task after task, the smallest tasks first (tasks
-    of equal size by name). Also a block of 6 MiB or of the largest task, in double precision, and n times its number of
-    tasks.
+    Memory at a site: its data, and a copy of the rows unless they lie task after task. The smallest tasks come first,
+    and tasks of equal size by name. Also a block of 6 MiB or of the largest task, in double precision, and n times its
+    number of tasks.
 
     With an aggregator fewer than half of the sites may be malicious (the theory has 40 %). The harm is bounded by a
     multiple of how much honest sites differ, see ``resilience_``. If the start fits the rows of more than half of the

@@ -52,12 +52,12 @@ class FedTSNE(FedMap):
         Rounds of FedDL, which learns the landmarks; 0: random ones with the mean and variances of the rows.
         ``"auto"``: until MMD^2 has settled, at most 50, which is the paper's number.
     reduce : int, float, "auto" or None, default="auto"
-        Before it, exact federated PCA: the map is one of the coordinates along this number of axes, or along those that
+        Before it, exact federated PCA. The map is one of the coordinates along this number of axes, or along those that
         hold this share of the variance. ``"auto"``: 85 % (30 to 100 axes), where there are more than 100 columns.
         ``None``, as in the paper, and always with `privacy`: the columns themselves.
     method : {"coordinates", "squared", "paper"}, default="coordinates"
-        How distances between rows follow from those to landmarks: by landmark coordinates and residuals, by the
-        Nystrom form of squared distances, or by that of distances, as in the paper.
+        How distances between rows follow from those to landmarks: by landmark coordinates and residuals, or by the
+        Nystrom form of squared distances. The paper takes the Nystrom form of distances.
     share : {"distances", "sums", "centers"}, default="distances"
         What leaves the sites: distances to landmarks; sums alone, in every round of the layout; or, in one shot, only
         the sums that make centres. Around these the coordinator lays out drawn rows.
@@ -108,7 +108,7 @@ class FedTSNE(FedMap):
         With ``share="sums"`` or ``"centers"``: the centres of all codebooks, their numbers of rows, and positions.
     density_, density_extent_ : array (g, g), tuple of 4 floats
         Likewise: the number of rows around each node of a grid, ``density_[i, j]`` at the i-th place to the right and
-        the j-th up, and the places of the first and last nodes: left, right, bottom, top.
+        the j-th up. The extent has the places of the first and last nodes: left, right, bottom, top.
     mean_ : array (d,)
         Likewise: rows are seen as ``(x - mean_) @ axes_.T``.
     axes_ : array (r, d) or None

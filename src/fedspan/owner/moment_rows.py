@@ -73,8 +73,9 @@ def _combinations(frame: pd.DataFrame, least_set: int) -> list[str]:
     """Return what combinations of columns would reveal: they have moments, too, with all other columns.
 
     The difference of two columns that agree in all but a few rows is about these rows. So is what is left of a column
-    beside its regression on all others, where that is nearly exact but for a few rows. And a row of high leverage is
-    nearly alone in some combination: who knows part of the row finds that combination, and by its moments the rest.
+    beside its regression on all others, where that is nearly exact but for a few rows. A row of high leverage is nearly
+    alone in some combination. An attacker that knows part of the row finds that combination, and by its moments the
+    rest.
     """
     X, names = frame.to_numpy(dtype=np.float64), list(frame.columns)
     centred = X - X.mean(axis=0)

@@ -42,6 +42,8 @@ _CLEAR_SHARE = 1e-5
 _EXACT_COLUMNS = 1000
 #: A share of the variance that is rounding alone: the square of the distance of two numbers next to each other.
 _NO_NOISE = 1e-28
+#: Rows whose likelihoods are computed at a time, in a processor's cache.
+_SCORED_ROWS = 2048
 
 
 @dataclass(eq=False, repr=False)
@@ -83,8 +85,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         groups of ``"median_of_means"`` stay means). Default: none for the exact solvers; for the resilient ones the
         coordinate-wise median of means and deviations, and the geometric median otherwise.
     output : {"trimmed", "eigenspace", "node"}, default="trimmed"
-        Of the subspace medians: the mean of the sites near the smallest ball that holds a majority, the leading
-        eigenspace of the median projector, or the subspace of the site nearest to that (the paper's).
+        Of the subspace medians. The mean of the sites near the smallest ball that holds a majority, the leading
+        eigenspace of the median projector, or the paper's: the subspace of the site nearest to that.
     groups, iterations : int, default=None, 10
         Of ``"median_of_means"`` (default: half the number of sites), and of the power methods.
     max_components, oversampling : int, default=16, 8
@@ -123,7 +125,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     solver_ : str
     sites_trusted_ : tuple of str
         The sites that the axes rest on. Subspace medians: those within 1.5 radii of the smallest ball round a site that
-        holds a majority (for ``output="node"`` the one site, if it is among them). Other aggregators: those with at
+        holds a majority. For ``output="node"`` the one site, if it is among them. Other aggregators: those with at
         least half an equal share of the weight. Otherwise all that answered.
     resilience_ : structured array (one per number of malicious sites) or None
         Of the subspace medians: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest ball
@@ -143,13 +145,13 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     sums, centred products), and with `scale` one more. Other solvers have two calls (columns, moments) before their own
     ones, or three with secure sums or an aggregator, and one after them, for ``noise_variance_``.
 
-    Memory at the coordinator: d^2 for ``"covariance"`` (L d^2 / 2 until L replies are merged) and L d^2 / 2 for
-    ``"resilient_covariance"``, otherwise d times the number of directions (times the number of sites L, where single
-    replies are needed).
+    Memory at the coordinator: d^2 for ``"covariance"`` (L d^2 / 2 until L replies are merged), and L d^2 / 2 for
+    ``"resilient_covariance"``. Otherwise it is d times the number of directions, and times the number of sites L where
+    single replies are needed.
 
     For ``partial_fit`` the model keeps d (d + 1) / 2 products of columns. With ``decay=1`` the components are those of
     all rows at once. With solver ``"subspace_iteration"`` a table of more than 1,000 columns keeps k + `oversampling`
-    axes instead, each as long as its spread, which stand for the rows before: what lies outside of them is lost (see
+    axes instead, each as long as its spread. They stand for the rows before. What lies outside of them is lost (see
     `fedspan.pca.parts.kept_axes`).
 
     Examples
@@ -221,7 +223,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         self._learn(fed, self._moments_with_new(fed, factor), of_all=True)
 
     def _learn_first_axes(self, fed: Federation, factor: float) -> None:
@@ -381,10 +383,12 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the log-likelihood of each row under probabilistic PCA, as scikit-learn does."""
         check_is_fitted(self)
-        return np.concatenate([self._likelihoods(part) for part in dense_parts(self._validated(X))])
+        parts = dense_parts(self._validated(X))
+        blocks = (part[at : at + _SCORED_ROWS] for part in parts for at in range(0, len(part), _SCORED_ROWS))
+        return np.concatenate([self._likelihoods(block) for block in blocks])
 
     def _likelihoods(self, X: Array) -> NDArray[np.float64]:
-        D = standardize(X, **self._transform_parameters()).astype(np.float64)
+        D = standardize(X, **self._transform_parameters()).astype(np.float64, copy=False)
         d, k = self.n_features_in_, self.n_components_
         noise, spread = self.noise_variance_, self.explained_variance_
         # Rounding alone decides whether a variance below this one is 0.

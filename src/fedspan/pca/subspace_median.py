@@ -1,8 +1,9 @@
 """Subspace Median: a principal subspace that tolerates malicious sites in one shot.
 
 Fewer than half of the sites may be malicious, and the others must agree. With a part a of malicious sites the median is
-within ``2 (1 - a) / (1 - 2 a)`` times the honest spread, 2.3 at 10 %, 20 at 9 of 19 sites. The mean of the sites near
-the smallest ball of a majority (the output "trimmed") is within 3.5 times as a projector, whatever the part.
+within ``2 (1 - a) / (1 - 2 a)`` times the honest spread. The factor is 2.3 at 10 %, and 20 at 9 of 19 sites. The mean
+of the sites near the smallest ball of a majority (the output "trimmed") is within 3.5 times as a projector, whatever
+the part.
 
 A. P. Singh and N. Vaswani, "Byzantine-Resilient Federated Principal Subspace Estimation", ISIT 2024, Algorithm 1.
 Rows are samples here, columns in the paper. Up per site: d r numbers, once. Single replies are needed. The coordinator
@@ -94,9 +95,9 @@ def subspace_median(
 ) -> ResilientSubspace:
     """Return the subspace median of the sites' leading subspaces. Centre the rows first.
 
-    With ``Policy(secure_sum=True, groups=...)``, that of the leading subspaces of the groups' second moments, each from
-    a secure sum: d (d + 1) / 2 numbers up per site. Fewer than half of the *groups* may hold a malicious site, and
-    `ResilientSubspace` names groups in place of sites.
+    With ``Policy(secure_sum=True, groups=...)``, that of the leading subspaces of the groups' second moments. Each
+    comes from a secure sum: d (d + 1) / 2 numbers up per site. Fewer than half of the *groups* may hold a malicious
+    site, and `ResilientSubspace` names groups in place of sites.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The exact Gaussian mechanism: the noise for an epsilon and delta of any size, and back.
 
-A reply that moves by at most Delta (in the Euclidean norm) when one row is replaced, plus normal noise of deviation
-sigma, is mu-Gaussian-private with ``mu = Delta / sigma``. That is (epsilon, delta)-private exactly where
+A reply moves by at most Delta (in the Euclidean norm) when one row is replaced. With normal noise of deviation sigma it
+is mu-Gaussian-private, ``mu = Delta / sigma``. That is (epsilon, delta)-private exactly where
 
     delta >= Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu)
 

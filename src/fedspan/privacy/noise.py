@@ -34,7 +34,7 @@ def with_noise(
     """Return numbers with a share of normal noise of `multiplier` times their sensitivity, on a grid.
 
     Numbers and noise are rounded to whole steps of 2^-40 of the noise's deviation, and added as such. The last bits of
-    a sum of two doubles would show which sums are possible, and so the exact number, however large the noise is
+    a sum of two doubles show which sums are possible. However large the noise is, they would give the exact number
     (Mironov, "On significance of the least significant bits for differential privacy", 2012).
 
     Parameters

@@ -38,7 +38,7 @@ BLOCK_ROWS = 1024
 _MOST_SITES = 2**20
 Multiplier = Annotated[float, Real(least=1e-9, most=LARGEST_MULTIPLIER)]
 #: Rows, axes and centres are multiples of this, and no longer than 1, 1 and 2. Then their products are exact in double
-#: precision, in whatever order they are added up: a row's centre does not depend on where in a block the row is.
+#: precision, in whatever order they are added up. A row's centre does not depend on where in a block the row is.
 _GRID = 2.0**-25
 
 

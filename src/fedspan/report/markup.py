@@ -121,7 +121,7 @@ def table(
 
     Whole numbers get thin separators; a row of one cell is a heading across the table. The first `texts` columns hold
     text, the others numbers, aligned to the right; `foot` are totals. `stacked`: in a narrow window the cells of a row
-    stand below one another, each with the name of its column, so that sentences are not cut.
+    stand below one another, each with the name of its column. So sentences are not cut.
     """
 
     def cells(tag: str, row: Sequence[object]) -> Html:

@@ -1,8 +1,8 @@
 """The new rows of tables that only grow: at every site those behind the ones that earlier rounds have taken.
 
-The coordinator keeps the place of each site. Places are in whole blocks of 20 rows, so that the sums of two rounds, of
-whatever places, never differ by fewer rows: a single row can't be found as their difference. Rows that do not yet fill
-a block wait for a later round.
+The coordinator keeps the place of each site. Places are in whole blocks of 20 rows. So the sums of two rounds never
+differ by fewer rows, and no difference of them is a single row. Rows that do not yet fill a block wait for a later
+round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def local_row_blocks(site: Site) -> dict[str, Any]:
     return {"blocks": len(site) // BLOCK}
 
 
-@transform("sums.new_rows", view=True, selects=True, by_site=True, least=BLOCK)
+@transform("sums.new_rows", view=True, selects=True, by_site=True, least=lambda n: BLOCK)
 def new_rows(site: Site, sites: Labels, starts: Naturals, stops: Naturals) -> Site:
     """Show the rows of a site from one block up to another: those that belong to its name."""
     places = [i for i, name in enumerate(sites) if str(name) == site.name]

@@ -29,8 +29,8 @@ Columns = Sequence[str | int]
 class FedTabularEncoder(FedTransformer, LearnsOn):
     """Encode mixed tables, such as network traffic: logarithms of heavy-tailed numbers, a column per name, scaling.
 
-    It takes raw tables: numbers written as text, ``"-"``, ``"NA"`` and empty cells, infinities, columns that are
-    numbers at one site and text or empty at another.
+    It takes raw tables. They may have numbers written as text, ``"-"``, ``"NA"``, empty cells and infinities. Columns
+    may be numbers at one site and text or empty at another.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
         A missing cell has the mean of its column (0 after scaling). ``"indicator"`` adds a column that marks missing
         cells, if ``fit`` saw any; in a text column it replaces the mean. In traffic a missing value is often a fact
         about the flow (no answer, no request). If ``fit`` saw columns without missing cells, it also adds a last
-        column, ``"(unexpected missing)"``: 0 in ``fit``, later `unexpected_` for each of their cells that is missing,
-        infinite or unreadable. Otherwise an unreadable row would look most normal.
+        column, ``"(unexpected missing)"``. It is 0 in ``fit``, and later `unexpected_` for each of their cells that is
+        missing, infinite or unreadable. Otherwise an unreadable row would look most normal.
     scale : bool, default=True
         Scale to zero mean and unit variance, except for `rare` and the last column of `missing`.
     aggregator : Aggregator, optional
@@ -94,8 +94,8 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
     from one another the names and those sums. At most seven calls.
 
     ``partial_fit`` learns means and deviations. Kinds, logarithms, names and marks of missing cells stay those of the
-    first call, so that the encoded columns stay the same: new names are "other". With ``decay=1`` means and deviations
-    are those of all rows at once.
+    first call, and so do the encoded columns. New names are "other". With ``decay=1`` means and deviations are those of
+    all rows at once.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
         self.kept_cells_ = cells_of(self._encoding, fed, self._means_of_cells()).array()
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         if not hasattr(self, "kept_cells_"):
             raise InputError("this encoder does not know which cells were missing: begin with partial_fit, not fit")
         new = cells_of(self._encoding, fed, self._means_of_cells())

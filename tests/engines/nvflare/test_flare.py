@@ -35,6 +35,7 @@ NAMES = {
     "nvflare.fuel.f3.cellnet.cell": ["Cell"],
     "nvflare.fuel.f3.cellnet.core_cell": [
         "CoreCell.send_request(channel, topic, target, request, timeout, optional)",
+        "CoreCell.fire_and_forget(channel, topic, targets, message, optional)",
         "CoreCell.register_request_cb(channel, topic, cb)",
         "CoreCell.add_incoming_reply_filter(channel, topic, cb)",
         "CoreCell.is_cell_connected",
@@ -112,6 +113,7 @@ class Cell:
 
     def __init__(self, code=None):
         self.core_cell, self.ways, self.code = self, [], code
+        self.forgotten = []
 
     def register_request_cb(self, channel, topic, cb):
         self.callback = cb
@@ -122,6 +124,12 @@ class Cell:
         request.headers |= {MessageHeaderKey.ORIGIN: "alice", MessageHeaderKey.TOPIC: topic}
         reply = self.callback(request)
         return reply.result(timeout=120.0) if isinstance(reply, Future) else reply
+
+    def fire_and_forget(self, channel, topic, targets, message, *, optional):
+        if self.code is None:
+            self.forgotten.append(targets)
+            self.send_request(channel, topic, targets, message, 1.0, optional)
+        return {targets: self.code}
 
 
 class StreamCell(Cell):
@@ -160,6 +168,20 @@ def test_a_message_goes_there_and_its_answer_comes_back():
         carry("server", "refuse", {}, b"", 1.0)
     with pytest.raises(RefusedError, match="no such answer"):
         stream("server", "fail", {}, b"", 1.0)
+
+
+def test_a_message_one_way_waits_for_no_answer():
+    cell, received = StreamCell(), []
+    serve(cell, "channel", lambda sender, topic, head, body: received.append((topic, head, len(body))) or ({}, b""))
+    carry = carrier(cell, "channel", one_way=True)
+    assert carry("alice", "answer", {"a": 1}, b"ab", 1.0) == ({}, b"")
+    assert received == [("answer", {"a": 1}, 2)]
+    assert cell.core_cell.forgotten == ["alice"]
+    carry("alice", "call", {}, bytes(LARGE + 1), 1.0)
+    assert cell.ways == ["call"]
+    cell.core_cell.code = "no way to alice"
+    with pytest.raises(ConnectionError, match="no way to alice"):
+        carry("alice", "answer", {}, b"", 1.0)
 
 
 def test_codes_of_the_cell_are_errors():

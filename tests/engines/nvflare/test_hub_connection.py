@@ -14,7 +14,8 @@ import pytest
 
 import fedspan as fs
 from fedspan.cli import main
-from fedspan.engines.nvflare.client.hub_connection import LATE
+from fedspan.engines.nvflare.client.hub_connection import AHEAD, LATE, SERVER, HubConnection
+from fedspan.engines.remote.coordinator.signed_requests import Lost
 from tests.engines.nvflare.conftest import HERE, SITES, kill, processes_of, rows_of, wait_until
 from tests.engines.nvflare.studies import assert_report_again, state_of, study_at, wait_for_study
 
@@ -145,3 +146,47 @@ def test_a_new_connection_does_not_wait_for_a_site_that_is_paused(deployment, co
     finally:
         os.kill(process, signal.SIGCONT)
     assert connection.wait_for(SITES, 300.0) == set(SITES)
+
+
+class LargeAnswers:
+    """A session with a hub whose sites all have large answers: `fetched` names them in order."""
+
+    def __init__(self):
+        self.fetched = []
+
+    def request(self, channel, topic, head, body, limit, *, stream=False):
+        if topic == "fetch":
+            self.fetched.append(head["site"])
+        return {}, head["site"].encode() if topic == "fetch" else b""
+
+
+def fetched(seconds, *sizes):
+    """Return which answers are fetched, in order, where those of sites c, b and a are ready in this order."""
+    connection = HubConnection.__new__(HubConnection)
+    connection._changed, connection._calls, connection._fetching = threading.RLock(), {}, threading.Lock()
+    connection._lost, connection._nudge, connection._session = set(), threading.Event(), LargeAnswers()
+    answers = connection.call(dict.fromkeys("abc", b"a request"), seconds, 0.0)
+    came = []
+    waiting = threading.Thread(target=lambda: came.extend(answers))
+    waiting.start()
+    wait_until(lambda: connection._calls, "no call is under way")
+    (call,) = connection._calls
+    for site, size in zip("cba", sizes, strict=False):
+        connection._take(SERVER, "answer", {"call": call, "site": site, "answer": "it", "size": size}, b"")
+    waiting.join()
+    return "".join(connection._session.fetched), dict(came)
+
+
+def test_large_answers_are_fetched_in_the_order_of_their_sites():
+    """So the user's process need not hold those that can't be added up yet, but for a few."""
+    assert fetched(600.0, AHEAD + 1, AHEAD + 1, AHEAD + 1)[0] == "abc"
+    order, came = fetched(600.0, AHEAD, 1, 1)
+    assert order == "cab"
+    assert came == {"a": b"a", "b": b"b", "c": b"c"}
+
+
+def test_large_answers_do_not_wait_for_a_site_until_it_is_too_late():
+    order, came = fetched(4.0, AHEAD + 1, AHEAD + 1)
+    assert order == "bc"
+    assert came["b"] == b"b"
+    assert isinstance(came["a"], Lost)

@@ -31,6 +31,69 @@ def net(tmp_path):
     network.close()
 
 
+class Answered(bytes):
+    """An answer, which counts those that are still in memory."""
+
+    live = most = 0
+
+    def __new__(cls, data):
+        cls.live += 1
+        cls.most = max(cls.most, cls.live)
+        return super().__new__(cls, data)
+
+    def __del__(self):
+        type(self).live -= 1
+
+
+def as_they_come(net, order):
+    """Let a network pass answers on one by one in this order, each made only when the one before it was taken."""
+
+    def send(requests, deadline):
+        for name in (name for name in order if name in requests):
+            answer = net.workers[name].answer(requests[name])
+            yield name, Answered(answer)
+
+    net.send = send
+
+
+@fs.step("tests.wide_sum", reveals="sums", merge=lambda replies: {"values": sum(one["values"] for one in replies)})
+def wide(site):
+    return {"values": site.X[0, 0] * np.full(600_000, 0.1)}  # more than are added up at a time
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "merge"])
+def test_replies_are_added_as_they_come(how, tmp_path):
+    """In the order of the names, which decides the last bits; only those that come early wait."""
+    names = [f"{i:02d}" for i in range(10)]
+    sites = [fs.Site(name, np.random.default_rng(i).normal(size=(4, 2))) for i, name in enumerate(names)]
+    expected = getattr(fs.LocalFederation(sites), how)(wide)["values"].tobytes()
+    for order, most in ((names, 2), ([*names[1:3], names[0], *names[3:]], 3)):
+        net = Network(sites, tmp_path / str(most))
+        as_they_come(net, order)
+        with net.federation() as fed:
+            fed.ask(count)
+            Answered.live = Answered.most = 0
+            assert getattr(fed, how)(wide)["values"].tobytes() == expected
+            assert Answered.most <= most
+            assert set(getattr(fed, how)(wide).sites) == set(names)
+        net.close()
+
+
+def test_a_total_over_the_sites_that_answer_is_that_of_the_embedded_engine(tmp_path):
+    names = [f"{i:02d}" for i in range(6)]
+    sites = [fs.Site(name, np.random.default_rng(i).normal(size=(4, 2))) for i, name in enumerate(names)]
+    net = Network(sites, tmp_path)
+    expected = fs.LocalFederation([site for site in sites if site.name != "03"]).sum(wide)["values"].tobytes()
+    with net.federation(fs.Policy(quorum=4)) as fed:
+        fed.ask(count)
+        net.stop("03")
+        found = fed.sum(wide)
+        assert found["values"].tobytes() == expected
+        assert found.sites == tuple(name for name in names if name != "03")
+        assert fed.sum(wide).sites == found.sites
+    net.close()
+
+
 def test_calls_carry_values_both_ways(net):
     with net.federation() as fed:
         assert fed.sites == ("a", "b", "c")

@@ -1,4 +1,4 @@
-"""Learn on from the sums that gateways have kept: a site's rows are gone, and its sums take part in a federated sum.
+"""Keep learning from sums that gateways have kept: a site sends sums in place of rows that it no longer has.
 
 A site of a gateway has the file of a closed period in place of rows. Its sums become those about a common point, which
 add up: so a secure sum may carry them.
@@ -69,8 +69,8 @@ def _of_rows(rows: Array) -> dict[str, Array]:
 def local_gateway_sums(site: Site, centre: Vector, edges_sum: float) -> dict[str, Any]:
     """Leaves the site: the sums that its gateway has kept of a period's rows.
 
-    They are the number of rows, sums and products about `centre`, counts of scores, and where the model has such
-    members, counts by leaf, and counts and sums by nearest centre.
+    They are the number of rows, sums and products about `centre`, and counts of scores. Where the model has such
+    members, they are also counts by leaf, and counts and sums by nearest centre.
     """
     try:
         own = _of_rows(site.X)

@@ -1,4 +1,4 @@
-"""Base of the detectors that learn on from new rows, or from sums that gateways have kept."""
+"""Base of the detectors that keep learning from new rows, or from sums that gateways have kept."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class LearningDetector(FedDetector):
         at: str | float | datetime | None = None,
         monitor: Watcher | None = None,
     ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+        """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.4 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out, and with ``decay=1`` it counts by the number of rows of that model. Where sites may be
-        malicious, the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
+        had been left out. With ``decay=1`` it counts by the number of rows of that model. Where sites may be malicious,
+        the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
 
         Parameters are those of `FedPCA.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
         with its reference before the model learns from them.
@@ -85,6 +85,9 @@ class LearningDetector(FedDetector):
             self._start_sketch(rows=0.0 if first else None)
             if first:
                 self._keep_sums(fed)
+            elif self._in_one_call():
+                self._learn_scored(*self._new_sums(fed), factor, fed)
+                return
             else:
                 self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
                 before = self._sketched(self._scored(fed)) if self._scores_shift else None
@@ -96,9 +99,7 @@ class LearningDetector(FedDetector):
                 new = self._shift_sketch(before, new)
             self.sketch_counts_ = self.sketch_counts_ + new
             if not first:
-                threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
-                self.offset_ = -threshold * (1.0 + self._rounding)
-                self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
+                self._take_threshold()
 
         return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
 
@@ -111,7 +112,7 @@ class LearningDetector(FedDetector):
         batch: str | None = None,
         at: str | float | datetime | None = None,
     ) -> Self:
-        """Learn on from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
+        """Keep learning from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
 
         The sites are those that `fedspan.gateway_site` makes of ``fedspan gateway --periods``. Sums alone are needed.
         """
@@ -123,14 +124,30 @@ class LearningDetector(FedDetector):
             self._start_sketch()
             centre = getattr(self, "baseline_mean_", np.zeros(self.n_features_in_))
             rows, found = summed(centre, self.sketch_edges_, sums)
-            before = factor * self.n_samples_
-            self._learn_kept(rows, found, factor, sums)
-            self.sketch_counts_ = factor * self._youth(before, factor) * self.sketch_counts_ + found["counts"]
-            threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
-            self.offset_ = -threshold * (1.0 + self._rounding)
-            self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
+            self._learn_scored(rows, found, factor, sums)
 
         return self._learn_batch(fed, None, None, batch, fading, first=False, learn=learn, rows=False)
+
+    def _in_one_call(self) -> bool:
+        """Return whether the detector learns from new rows as from the sums of gateways, in one call."""
+        return False
+
+    def _new_sums(self, fed: Federation) -> tuple[RowMoments, dict[str, Any]]:
+        """Return the moments of new rows and the other sums that gateways keep."""
+        raise NotImplementedError
+
+    def _learn_scored(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        """Learn from sums of rows that were scored by this model, to which they were new."""
+        before = factor * self.n_samples_
+        self._learn_kept(rows, found, factor, fed)
+        self.sketch_counts_ = self._youth(before, factor) * (factor * self.sketch_counts_ + found["counts"])
+        self._take_threshold()
+
+    def _take_threshold(self) -> None:
+        """Take the threshold from the counts of scores."""
+        threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
+        self.offset_ = -threshold * (1.0 + self._rounding)
+        self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
 
     @abstractmethod
     def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
@@ -206,7 +223,7 @@ class LearningDetector(FedDetector):
 
     @abstractmethod
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
 
     def _level_of_new_rows(self) -> float:
         """Return the level of scores of n rows left out above which a share ``1 - quantile`` of new rows is expected.

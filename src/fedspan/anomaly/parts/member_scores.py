@@ -1,8 +1,8 @@
 """Scores of several detectors at once, and their sum as ranks: what `FedAnomalyDetector` scores rows by.
 
-A member's score s counts as ``-log(1 - u)``, where u is the share of the training rows up to s, and beyond the 0.95
-quantile q also as ``log(1 + (s - q) / w)``, where w is the distance of q from the median: a row that all training rows
-are below is the more anomalous the further it is beyond them.
+A member's score s counts as ``-log(1 - u)``, where u is the share of the training rows up to s. Beyond the 0.95
+quantile q it also counts as ``log(1 + (s - q) / w)``, where w is the distance of q from the median. So a row that all
+training rows are below is the more anomalous, the further it is beyond them.
 """
 
 from __future__ import annotations

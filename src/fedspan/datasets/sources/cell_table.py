@@ -1,6 +1,6 @@
 """Tables of cells and genes: an AnnData object or an ``.h5ad`` file, whose counts stay sparse and are read in blocks.
 
-A site takes such a table for a data frame: it has names of columns, rows can be chosen, and values are made when they
+A site takes such a table for a data frame. It has names of columns, rows can be chosen, and values are made when they
 are read. Steps that know cells read blocks of sparse rows instead, and never the whole matrix.
 """
 
@@ -86,7 +86,7 @@ class CellTable:
         return _Chosen(self)
 
     def copy(self, deep: bool = False) -> CellTable:
-        """Return this table; a deep copy of cells in memory is their own."""
+        """Return this table, or with ``deep`` a table with its own copy of cells in memory."""
         if not deep or isinstance(self.data, _CellFile):  # what a file holds can't be written from here
             return self.chosen(slice(None))
         from anndata import AnnData

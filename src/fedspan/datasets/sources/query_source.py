@@ -33,8 +33,8 @@ class QuerySource:
     Parameters
     ----------
     tables : mapping
-        For each name in the query a file, a folder of Parquet files, a pattern such as ``visits/*.parquet``, or a path
-        in object storage such as ``s3://bucket/visits``.
+        For each name in the query a file, a folder of Parquet files, or a pattern such as ``visits/*.parquet``. A path
+        in object storage is, for example, ``s3://bucket/visits``.
     query : str
         One ``SELECT``.
     folder : path

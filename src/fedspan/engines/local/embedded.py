@@ -259,9 +259,9 @@ def federate(
     Parameters
     ----------
     X : array (n, ...), data frame, path, or mapping of tables
-        One table, or the table of each site by the site's name: an array, a data frame, the path of a file (see
-        `fedspan.datasets.sources`), or a stream (`fedspan.stream`). Columns with names are matched by them, whatever
-        their order.
+        One table, or the table of each site by the site's name. A table is an array, a data frame, the path of a file
+        (see `fedspan.datasets.sources`), or a stream (`fedspan.stream`). Columns with names are matched by them,
+        whatever their order.
     y, task, sample_weight : array (n,), or str, optional
         Target, task and weight of each row; or the name of a column of X, which is then no feature.
     sites : array (n,), or str, optional

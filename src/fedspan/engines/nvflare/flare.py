@@ -60,15 +60,23 @@ Answer = Callable[[str, str, Head, bytes], "Message | Future[Message]"]
 
 
 class RefusedError(ConnectionError):
-    """The other side is there, and refuses the message."""
+    """The other side answers, and refuses the message."""
 
 
-def carrier(cell: Any, channel: str, *, stream: bool = False) -> Carry:
-    """Return what sends messages over a channel of a cell; with `stream`, the answer may be large."""
+def carrier(cell: Any, channel: str, *, stream: bool = False, one_way: bool = False) -> Carry:
+    """Return what sends messages over a channel of a cell.
+
+    With `stream`, the answer may be large. `one_way`, the answer is empty, and that of a small message does not travel.
+    """
 
     def carry(target: str, topic: str, head: Head, body: bytes, limit: float) -> Message:
         way = cell if stream or len(body) > LARGE else cell.core_cell
         request = new_cell_message({_HEAD: json.dumps(head)}, body)
+        if one_way and way is not cell:
+            failed = way.fire_and_forget(channel, topic, target, request, optional=True)
+            if any(failed.values()):
+                raise ConnectionError(str(failed))
+            return {}, b""
         reply = way.send_request(
             channel=channel, topic=topic, target=target, request=request, timeout=limit, optional=True
         )
@@ -141,7 +149,7 @@ class Judge(Protocol):
     site_versions: dict[str, str]
 
     def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
-        """Return why a process may not register; `heard` is when its name was heard of last."""
+        """Return why a process may not register; `heard` is the time of its name's last message."""
 
     def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
         """Take note of a process that has registered."""

@@ -117,7 +117,11 @@ Outcome = Delivery | Failure
 
 
 class Engine(Protocol):
-    """Carries calls to sites: all that differs between engines."""
+    """Carries calls to sites: all that differs between engines.
+
+    An engine may also have ``arriving``, with the arguments of `call`, that yields the outcomes in the order of `to`,
+    each with its site. Sums then hold no more replies than have not been added up yet.
+    """
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The total of replies while sites still answer: memory does not grow with the number of sites.
 
-Sites in this process run in groups, in the order of their names. The replies of a group that are as usual are added to
-the total, and one of them stands for all. From the first group with an unusual reply on, all replies stay, and are
+Replies come in groups, in the order of the sites' names. The replies of a group that are as usual are added to the
+total, and one of them stands for all. From the first group with an unusual reply on, all replies stay, and are
 checked as if none had been added up. The sites of the total are alike, so that all of them are accepted, or none.
 """
 
@@ -24,7 +24,7 @@ Check = Callable[[Mapping[str, Message]], Mapping[str, Failure]]
 
 #: The largest number of replies that are added up at a time, a power of 2, and their bytes.
 _AT_ONCE, _GROUP_BYTES = 128, 2**22
-#: Sites that answer before replies are added up, even large ones: they may run side by side.
+#: Sites of this process that answer before replies are added up, even large ones: they may run side by side.
 _TOGETHER = 16
 
 
@@ -53,7 +53,7 @@ def added(
 
 
 class RunningTotal:
-    """Adds the replies to one call up, group by group, while sites of this process answer one after the other."""
+    """Adds the replies to one call up, group by group, while other sites have yet to answer."""
 
     def __init__(self, call: Call, how: str, policy: Policy, check: Check | None) -> None:
         self._call, self._how, self._policy, self._check = call, how, policy, check
@@ -64,25 +64,27 @@ class RunningTotal:
         self._size = 1  # replies that are added up at a time
         self._open = True
 
-    def collect(self, deliver: Callable[[tuple[str, ...]], dict[str, Outcome]]) -> dict[str, Outcome]:
-        """Let `deliver` make the call at one group of sites after the other, and add their replies up.
+    def collect(
+        self, deliver: Callable[[tuple[str, ...]], dict[str, Outcome]], together: int = 0
+    ) -> dict[str, Outcome]:
+        """Let `deliver` return the outcomes of one group of sites after the other, and add their replies up.
 
-        The first reply shows how many take little memory. Return deliveries whose reply stands for all, and the
-        outcomes that stay.
+        The first `together` replies are one group at least, even large ones. The first reply shows how many take little
+        memory. Return deliveries whose reply stands for all, and the outcomes that stay.
         """
-        to = self._call.to
-        outcomes = deliver(to[:_TOGETHER])
+        to, together = self._call.to, together or _TOGETHER
+        outcomes = deliver(to[:together])
         first = outcomes[to[0]]
         if not isinstance(first, Delivery) or type(first.reply) is not dict:  # all replies stay
-            return outcomes | deliver(to[_TOGETHER:]) if len(to) > _TOGETHER else outcomes
+            return outcomes | deliver(to[together:]) if len(to) > together else outcomes
         self._size = at_once(first.reply)
-        group = to[: max(_TOGETHER, self._size)]
-        if len(group) > _TOGETHER:
-            outcomes |= deliver(group[_TOGETHER:])
+        group = to[: max(together, self._size)]
+        if len(group) > together:
+            outcomes |= deliver(group[together:])
         sent, at = self._add(group, outcomes), len(group)
         fit = len(to)
         if self._sites:  # of small replies more than are added up at a time
-            fit = max(_TOGETHER, _GROUP_BYTES // (self._size * encoded_size(self._first)) * self._size)
+            fit = max(together, _GROUP_BYTES // (self._size * encoded_size(self._first)) * self._size)
         while at < len(to):
             group = to[at : at + fit]
             sent |= self._add(group, deliver(group))

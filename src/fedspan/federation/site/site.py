@@ -35,8 +35,8 @@ T = TypeVar("T")
 _KEPT_BYTES, _STREAMED_ROWS = 2**28, 2**14
 #: A transform that makes at most as many columns of twice as many, or more, is applied once.
 _FEW_COLUMNS = 4
-#: Deviation of a share of the noise, in steps of a secure sum's resolution, from which rounding each part leaves the
-#: distribution of their sum unchanged for all purposes.
+#: Deviation of a share of the noise, in steps of a secure sum's resolution. From this one on, rounding each part leaves
+#: the distribution of their sum unchanged for all purposes.
 _LEAST_STEPS = 1024
 #: Bytes of sparse rows that are made dense at a time.
 _SPARSE_BLOCK = 2**22

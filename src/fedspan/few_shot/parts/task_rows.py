@@ -2,8 +2,8 @@
 
 Two products of width n read a block while it is in the processor's cache. All else has width r and is done for many
 tasks at once. So a pass takes as long as reading the rows once, whatever the sizes of the tasks. Memory beyond the
-data: one block, and a copy of the rows unless they are in order already (the smallest tasks first, tasks of one size by
-label). Never a system of n q or n r unknowns.
+data: one block, and a copy of the rows unless they are in order already. The smallest tasks come first, and tasks of
+one size by label. Never a system of n q or n r unknowns.
 """
 
 from __future__ import annotations

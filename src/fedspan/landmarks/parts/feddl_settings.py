@@ -14,8 +14,8 @@ from fedspan.linalg.array_backend import check_device
 SINGLE_ABOVE = 2**32
 #: ``n_landmarks="auto"``: landmarks per column of the rows as FedDL sees them, the fewest and the most (the paper's).
 PER_COLUMN, FEWEST_LANDMARKS, PAPER_LANDMARKS = 2, 50, 500
-#: ``rounds="auto"``: the most rounds (the paper's), and when they end: in this number of rounds the least MMD^2
-#: fell by less than this share of the fall since the start.
+#: ``rounds="auto"``: the most rounds (the paper's). They end sooner if in this number of rounds the least MMD^2 fell by
+#: less than this share of its fall since the start.
 PAPER_ROUNDS = 50
 _PATIENCE, _SETTLED = 5, 0.02
 

@@ -2,8 +2,8 @@
 
 Rows are in groups of 32. The least score of each group decides which groups are searched: a few more of them than
 neighbours are wanted. Within these, squared distances are computed by differences, in single precision. So the result
-is exact where the scores are good enough to find the groups: the share of neighbours found is to be measured, and
-single precision scores are the way out (``half=False``).
+is exact if the scores are good enough to find the groups. Measure the share of neighbours that is found; if it is low,
+use scores in single precision (``half=False``).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _factors(C: Any, offset: Any, *, half: bool) -> tuple[Any, list[Any]]:
     """Return factors whose products are ``offset_j - 2 c_i'c_j``, in some unit: the scores of rows j for row i.
 
     The offset is the sum of two columns, so that half precision holds it. The second factor is in chunks, each with the
-    first rows of all its groups before the second ones: a minimum over groups then reads scores as they lie.
+    first rows of all its groups before the second ones. A minimum over groups then reads scores as they lie.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """Distances between rows of which only the distances to landmarks are known, as low-rank forms.
 
-Every method gives ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl`` for i != j, with few columns l: enough for a
-neighbour search, and never an n x n array. B (n, n_y) holds the distances of rows to landmarks Y:
+Every method gives ``d_ij = offset_i + offset_j + sum_l signs_l f_il f_jl`` for i != j, with few columns l. That is
+enough for a neighbour search, and never an n x n array. B (n, n_y) holds the distances of rows to landmarks Y:
 
 - ``"coordinates"``: B determines a row's projection c on the landmarks' affine span and its squared distance h to that
   span, so ``d^2 = ||c_i - c_j||^2 + h_i + h_j``: exact where the rows lie in the span, and on average where the parts

@@ -1,7 +1,7 @@
 """The fuzzy graph of UMAP (McInnes, Healy and Melville 2018, Algorithms 2 and 3), on numpy or on a GPU.
 
-A row's membership in the neighbourhood of another falls from 1, for its nearest neighbour, so that all memberships of a
-row add up to ``log2 k``. Two rows are tied with the weight ``a + b - a b`` of their two memberships.
+A row's membership in the neighbourhood of another is 1 for its nearest neighbour, and falls with the distance. All
+memberships of a row add up to ``log2 k``. Two rows are tied with the weight ``a + b - a b`` of their two memberships.
 """
 
 from __future__ import annotations

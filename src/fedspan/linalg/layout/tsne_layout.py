@@ -2,8 +2,8 @@
 
 Repulsion comes from a histogram of the map and fast Fourier transforms, as in FIt-SNE (Linderman et al. 2019): points
 share their weight among the four nearest nodes of a fine grid. Attraction is along the pairs of neighbours. Sums by row
-and by node are added as whole numbers, whose total does not depend on the order: a seed gives the same map again on the
-same device. Schedule and step sizes are those of openTSNE.
+and by node are added as whole numbers, whose total does not depend on the order. So a seed gives the same map again on
+the same device. Schedule and step sizes are those of openTSNE.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Tensor = Any  # of torch
 EXAGGERATION = 12.0
 #: In both parts, as in openTSNE; no point moves further in a step.
 _MOMENTUM, _FARTHEST = 0.8, 5.0
-#: The widest cell of the grid, in units where q falls to a half at 1, and the fewest and the most nodes in a direction.
+#: The widest cell of the grid, in units where q falls to a half at 1. Then the fewest and the most nodes in a
+#: direction.
 _CELL, _FEWEST_NODES, _MOST_NODES = 0.2, 128, 2048
 _LEAST_CELL = 1e-9
 _CORNERS_APART = ((0, 1, 1, 2), (1, 0, 2, 1), (1, 2, 0, 1), (2, 1, 1, 0))

@@ -1,9 +1,9 @@
 """The smallest ball round a value that holds most values: what is near it, and how far a minority can move a result.
 
 Let the honest values lie within ``rho`` of one of them, and let fewer than half of all be malicious. A geometric median
-is then within ``2 (1 - a) / (1 - 2 a) rho`` of that one, for a part ``a`` of malicious values: 4.2 times at 10 / 29, 20
-times at 9 / 19. The smallest ball that holds a majority is not larger, and holds an honest value: its centre is within
-``2 rho``, whatever the part.
+is then within ``2 (1 - a) / (1 - 2 a) rho`` of that one, for a part ``a`` of malicious values. The factor is 4.2 at 10
+/ 29, and 20 at 9 / 19. The smallest ball that holds a majority is not larger, and holds an honest value: its centre is
+within ``2 rho``, whatever the part.
 
 How far honest values differ is not known, but the values themselves bound it from below. Of m malicious ones, the
 others need a ball at least as large as the smallest that holds all but m. The table of `resilience` takes it to be at

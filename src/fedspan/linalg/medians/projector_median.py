@@ -76,8 +76,8 @@ class SubspaceMedianResult:
 def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> SubspaceMedianResult:
     """Find the geometric median of L subspaces of equal dimension, in the Frobenius distance of their projectors.
 
-    With a part ``a < 1/2`` of arbitrary subspaces, P_gm is within ``2 (1 - a) / (1 - 2 a)`` times the radius of any
-    ball that holds the others from its centre. Near one half that is little only if these agree. With two sites every
+    With a part ``a < 1/2`` of arbitrary subspaces, take any ball that holds the others. P_gm is within ``2 (1 - a) / (1
+    - 2 a)`` times its radius from its centre. Near one half that is little only if these agree. With two sites every
     point between them is a median: P_gm is their mean, and the node nearest to it is the first.
 
     Parameters

@@ -123,10 +123,9 @@ def _combined_changes(
 ) -> Moved:
     """Combine the `change` of every cluster's sites; a site counts in a cluster by its reported `part`.
 
-    The parts of a site are 1 in all, so that a malicious site counts no more than an honest one, and copies of one
-    change count once. A rule for
-    more malicious sites than a cluster can tolerate expects fewer there. A cluster that it still refuses, because it
-    has too few sites, keeps its model for now.
+    The parts of a site are 1 in all. So a malicious site counts no more than an honest one, and copies of one change
+    count once. A rule for more malicious sites than a cluster can tolerate expects fewer there. A cluster that it still
+    refuses, because it has too few sites, keeps its model for now.
     """
     k = shape[0]
     replies = federation.accept(replies, lambda reply: _checked(reply, k))

@@ -1,7 +1,7 @@
 """The moment matrix of a mixture of regressions times a basis, without forming it; and its rank: how many clusters.
 
-At a model theta with residuals ``r_ij = y_ij - x_ij' theta`` every pair of rows of a site gives an unbiased estimate of
-``Sigma_j (theta_j - theta) (theta_j - theta)' Sigma_j``, j the site's cluster; so the leading directions of
+At a model theta the residuals are ``r_ij = y_ij - x_ij' theta``. Every pair of rows of a site gives an unbiased
+estimate of ``Sigma_j (theta_j - theta) (theta_j - theta)' Sigma_j``, j the site's cluster; so the leading directions of
 
     Y(theta) = sum_i n_i / N  sum_{a != b} r_ia x_ia r_ib x_ib' / (n_i (n_i - 1))
 

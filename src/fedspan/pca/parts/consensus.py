@@ -31,9 +31,10 @@ from fedspan.pca.parts.second_moment import SecondMoment, second_moment
 from fedspan.sums.moments import site_weights, some_rows
 from fedspan.wire import Message
 
-#: "paper" is the algorithm as written. "corrected" differs in when duals are updated (`begin_visit`), in whose messages
-#: are averaged and what is returned (`Consensus.reach`), in the default of rho, and in FedPG's projection. What the
-#: paper leaves open is the same in both: duals begin at zero, the sites together at Z, and QR has a positive diagonal.
+#: "paper" is the algorithm as written. "corrected" differs in when duals are updated (`begin_visit`), and in whose
+#: messages are averaged and what is returned (`Consensus.reach`). It also differs in the default of rho, and in FedPG's
+#: projection. What the paper leaves open is the same in both: duals begin at zero, the sites together at Z, and QR has
+#: a positive diagonal.
 VARIANTS = ("corrected", "paper")
 Variant = Annotated[Literal["corrected", "paper"], OneOf(VARIANTS)]
 #: What a site divides by: the mean number of rows, or its own.
@@ -164,8 +165,8 @@ class Consensus:
     def _spectra(self, fed: Federation, products: int) -> tuple[dict[str, float], float | None, float | None]:
         """Request eigenvalues and numbers of rows before the first round.
 
-        Returns the largest eigenvalue of each site's C_i, the rows that all sites divide by (``None``: each by its
-        own), and the paper's rho of 1 in our numbers where it applies.
+        Returns the largest eigenvalue of each site's C_i, and the rows that all sites divide by (``None``: each by its
+        own). Then the paper's rho of 1 in our numbers, where it applies.
         """
         replies = fed.ask(local_spectrum, n_columns=self.n_columns, rank=self.rank, products=products)
         replies = fed.accept(replies, _checked_spectrum)

@@ -2,7 +2,7 @@
 
 Feature j of row i at site s is ``alpha_j + x_i' b_j + gamma_sj + delta_sj e_ij``; covariates x are kept. Rounds:
 numbers of rows and sums, by site; products of covariates with features about each site's own means; sums of squared
-residuals, by site. What is by site travels in the rows of one table, of which each site fills its own: an adjustment
+residuals, by site. What is by site travels in the rows of one table, of which each site fills its own. An adjustment
 for sites is about single sites. Up per site: s (d + 1) + c (c + p) + s p numbers for s sites, p features, c covariates
 and d columns.
 """

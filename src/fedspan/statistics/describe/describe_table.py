@@ -81,8 +81,8 @@ def describe(
         Request the smallest and largest values, values of single rows. They are NaN if a site's owner does not allow
         it, and under secure sums.
     ranks : {"bins", "exact"}, default="bins"
-        How tests of ranks see the values: in 256 equal bins around the quartiles, by sums, or exactly, for which all
-        sites send all distinct values of all columns.
+        How tests of ranks see the values. "bins": in 256 equal bins around the quartiles, by sums. "exact": all sites
+        send all distinct values of all columns.
     privacy : GaussianMoments, optional
         Differential privacy: all numbers come from one sum with noise, without tests, and none is suppressed. Columns
         with `categories` are text; all others are numbers, and the bounds ``lower`` and ``upper`` are theirs.

@@ -127,8 +127,8 @@ class Description(ShownFrame):
     def table_one(self) -> pd.DataFrame:
         """Return a "Table 1": as text, for each column and name its mean and deviation, or count and share, by group.
 
-        With groups there are p values of the tests, and the largest standardised difference ("SMD"), in columns that
-        are put in brackets where a group has their name. Suppressed cells are empty.
+        With groups there are p values of the tests, and the largest standardised difference ("SMD"). Where a group has
+        the name of such a column, the column is in brackets. Suppressed cells are empty.
         """
         import pandas as pd
 

@@ -1,7 +1,7 @@
 """Covariances and correlations of all pairs of columns, each over the rows in which both have a value, as in pandas.
 
-Pearson's correlation needs one sum. Spearman's is that of ranks among all rows: sites need the distribution of each
-column for it, either all distinct values, which all sites then send ("exact"), or counts in bins, by sums ("bins").
+Pearson's correlation needs one sum. Spearman's is that of ranks among all rows, for which sites need the distribution
+of each column. Either all sites send all distinct values ("exact"), or counts in bins are added up ("bins").
 
 Up per site: 4 d^2 numbers; for ranks the values, or 8 rounds of a search for quartiles, then counts and d^2 numbers.
 """

@@ -38,8 +38,8 @@ class FedLinearRegression(RegressorMixin, FedRegression):
     offset : int or str, optional
         A column of X that is added to the prediction as it is: it has no coefficient.
     categorical : sequence of int or str, optional
-        Columns of categories, of text or numbers: each name but the first, in the order of the text, has a coefficient
-        relative to it, as R codes factors.
+        Columns of categories, of text or numbers, coded as R codes factors. Each name but the first, in the order of
+        the text, has a coefficient relative to the first.
     categories : dict of column to list of names, optional
         The names, in an order of your own. Default: found out; secure sums need them here.
     site_effect : {None, "fixed", "random"}, default=None

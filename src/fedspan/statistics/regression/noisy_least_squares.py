@@ -4,7 +4,7 @@ Sites append the target to their rows and move these into the unit ball. Adding 
 at most the length that `noisy_covariance` has derived. All else is made of the noisy sum (Wang, "Revisiting
 differentially private linear regression", 2018).
 
-Standard errors are those of the rows and of the noise: if E is the noise on the covariance S, coefficients b move by
+Standard errors are those of the rows and of the noise. If E is the noise on the covariance S, coefficients b move by
 about ``S^-1 (E_xy - E_xx b)``.
 
 Up per site: (d + 2) (d + 3) / 2 numbers for d features, once.

@@ -4,8 +4,8 @@ D. R. Cox, "Regression models and life-tables" (1972); ties by Breslow (1974) or
 hazards by Grambsch and Therneau (1994).
 
 Rounds: means; products and counts; then one for each step of Newton's method. The weights c that the information needs
-(`cox_sums`) come from sums at the coefficients before, moved on by the step: the error is of second order, and none at
-the end. Up per site and round: 2 m (q + 1) + q^2 + q numbers for m grid points and q columns.
+(`cox_sums`) come from sums at the coefficients before, moved on by the step. The error is of second order, and 0 at the
+end. Up per site and round: 2 m (q + 1) + q^2 + q numbers for m grid points and q columns.
 """
 
 from __future__ import annotations

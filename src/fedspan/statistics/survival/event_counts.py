@@ -1,9 +1,9 @@
 """Rows with a time and an event on a public grid of times: what each site counts.
 
 An event counts at the first grid point that is not before it. A censored row is at risk at the grid points up to its
-time. So on a grid that has all times of events the counts are those of the rows as they are, and on a coarser one those
-of rows whose events are moved up and whose censored times are moved down to the grid. An event after the last grid
-point is a row that is at risk at all of them.
+time. So on a grid that has all times of events the counts are those of the rows as they are. On a coarser grid they are
+those of rows with events moved up, and censored times moved down, to the grid. An event after the last grid point is a
+row that is at risk at all of them.
 
 A site sends, by grid point, how many rows leave there and how many of them have the event. No time of a row leaves it,
 unless the grid itself is to be found out (`event_times`).

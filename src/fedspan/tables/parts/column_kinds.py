@@ -113,7 +113,7 @@ def column_kinds(fed: Federation, *, known: NDArray[np.int8], votes: bool = Fals
                 f"beyond {LARGEST:g}: some site sends wrong sums; an aggregator bounds its effect"
             )
         means.append(mean)
-    # A vote of one site is enough here: a false one costs a column that holds no information, but if honest gaps were
+    # A vote of one site is enough here: a false one costs a column that holds no information. If honest gaps were
     # outvoted, all rows that have them would stand out as unexpected.
     missing = np.where(text, found["missing"] > 0, numbers < rows[:, None]).any(axis=0)
     return ColumnKinds(text, np.asarray(missing), *means)

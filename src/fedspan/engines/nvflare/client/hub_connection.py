@@ -26,8 +26,11 @@ CALM, BUSY = 1.0, 0.25
 #: Seconds for the hub's answer to one request.
 LIMIT = 6.0
 
-#: Seconds without progress after which a large answer is given up, and the number of them under way at a time.
-FETCH, AT_ONCE = 30.0, 1
+#: Seconds without progress after which a large answer is given up.
+FETCH = 30.0
+
+#: Bytes of large answers that are fetched before those of a site whose turn it is, and that has not answered.
+AHEAD = 2**26
 
 #: NVIDIA FLARE's name of the server.
 SERVER = "server"
@@ -50,7 +53,7 @@ class HubConnection:
         self.trouble: str | None = None
         self.denied: DeniedError | None = None
         self._calls: dict[str, SimpleQueue[_Arrived]] = {}  # those under way
-        self._fetching = threading.Semaphore(AT_ONCE)
+        self._fetching = threading.Lock()
         self._session: UserSession | None = self._log_in()  # raises at once where the user is refused
         self._hub = ""
         self._online: frozenset[str] = frozenset()
@@ -96,34 +99,57 @@ class HubConnection:
     def call(
         self, requests: Mapping[str, bytes], seconds: float, way_back: float
     ) -> Iterator[tuple[str, bytes | Lost]]:
-        """Send requests through the hub; yield each site's answer when it arrives, or why it is missing."""
+        """Send requests through the hub; yield each site's answer when it arrives, or why it is missing.
+
+        Large answers wait at their sites, and are fetched one at a time, in the order of `requests`: the caller need
+        hold few of later sites. After half of the time, none waits for a site that has not answered.
+        """
         with self._changed:
             session = self._session
         name, why = secrets.token_hex(8), LATE
         arrived: SimpleQueue[_Arrived] = SimpleQueue()
-        waiting, until = set(requests), monotonic() + seconds
+        waiting, large = dict.fromkeys(requests), dict[str, dict[str, Any]]()
+        fetching, ahead = "", 0
+        began = monotonic()
         self._calls[name] = arrived
         # In a thread that is left behind if the server dies meanwhile.
         in_thread(self._hand_over, session, name, requests, max(0.05, seconds - way_back), arrived)
-        while waiting:
-            try:
-                site, answer = arrived.get(timeout=max(0.0, until - monotonic()))
-            except Empty:
-                break
-            if site in waiting and isinstance(answer, dict):  # large: it waits at the site
-                in_thread(self._fetch, session, site, answer, arrived)
-            elif site in waiting and isinstance(answer, bytes):
-                waiting.discard(site)
-                yield site, answer
-            elif site in waiting:
-                waiting.discard(site)
-                self._give_up({site})
-                yield site, Lost(f"{site}: {answer!s}")
-            elif not site:  # the connection is broken: no further answer comes
-                why = str(answer)
-                break
-        del self._calls[name]
-        self._give_up(waiting)
+        try:
+            while waiting:
+                late = monotonic() - began > seconds / 2
+                if large and not fetching:
+                    first = next(iter(waiting))
+                    site = first if first in large else min(large)
+                    before = 0 if site == first else ahead + large[site]["size"]
+                    if late or before <= AHEAD:
+                        fetching, ahead = site, before
+                        in_thread(self._fetch, session, site, large.pop(site), arrived)
+                wait = seconds / 2 if large and not fetching else seconds
+                try:
+                    site, answer = arrived.get(timeout=max(0.0, began + wait - monotonic()))
+                except Empty:
+                    if wait < seconds:
+                        continue
+                    break
+                if not site:  # the connection is broken: no further answer comes
+                    why = str(answer)
+                    break
+                if site not in waiting:
+                    continue
+                if isinstance(answer, dict):
+                    large[site] = answer
+                    continue
+                del waiting[site]
+                fetching = "" if site == fetching else fetching
+                if isinstance(answer, bytes):
+                    yield site, answer
+                else:
+                    self._give_up({site})
+                    yield site, Lost(f"{site}: {answer!s}")
+                del answer  # a message, which only the caller may keep
+        finally:
+            del self._calls[name]
+        self._give_up(set(waiting))
         yield from ((site, Lost(f"{site}: {why}")) for site in sorted(waiting))
 
     def _give_up(self, sites: set[str]) -> None:
@@ -153,15 +179,14 @@ class HubConnection:
             if session is None:
                 raise ServerOfflineError(self.trouble or "there is no session with the federation's server")
             body = parts[0] if len(parts) == 1 else b"".join(parts)
-            answer, _ = session.request(CHANNEL, "call", {"call": call, "to": to, "limit": limit}, body, limit)
-            if "denied" in answer:
-                raise DeniedError(f"the federation's server refuses: {answer['denied']}")
+            # A refusal of a small one is seen by the next check.
+            session.request(CHANNEL, "call", {"call": call, "to": to, "limit": limit}, body, limit, one_way=True)
         except Exception as error:  # of any kind from NVIDIA FLARE: this call is lost, and the server is checked
             known = isinstance(error, FedspanError | ConnectionError)
             arrived.put(("", str(error) if known else f"no connection to the server: {type(error).__name__}"))
 
     def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
-        """Fetch a large answer, one at a time: the server holds no more of them."""
+        """Fetch a large answer, one at a time also for several calls: the server holds no more of them."""
         from fedspan.engines.nvflare.flare import release
 
         with self._fetching:
@@ -178,7 +203,7 @@ class HubConnection:
         """Take a site's answer from the hub, the place where it waits, or why it is missing."""
         arrived = self._calls.get(str(head["call"]))
         if arrived is not None and sender == SERVER:
-            large = {"answer": head["answer"]} if "answer" in head else None
+            large = {"answer": head["answer"], "size": int(head["size"])} if "answer" in head else None
             arrived.put((str(head["site"]), str(head["lost"]) if "lost" in head else large or bytes(body)))
         return {}, b""
 

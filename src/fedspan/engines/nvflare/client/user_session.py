@@ -61,14 +61,12 @@ class UserSession:
             self.close()
             raise
 
-    def request(
-        self, channel: str, topic: str, head: Head, body: bytes, limit: float, *, stream: bool = False
-    ) -> Message:
-        """Send the server a message and return its answer, which may be large with `stream`."""
+    def request(self, channel: str, topic: str, head: Head, body: bytes, limit: float, **way: bool) -> Message:
+        """Send the server a message and return its answer; `way` is that of `carrier`."""
         from fedspan.engines.nvflare.flare import SERVER, RefusedError, carrier
 
         try:
-            return carrier(self._cell, channel, stream=stream)(SERVER, topic, head, body, limit)
+            return carrier(self._cell, channel, **way)(SERVER, topic, head, body, limit)
         except RefusedError:
             raise
         except TimeoutError:

@@ -57,7 +57,7 @@ class HubComponent(Component):  # type: ignore[misc]
         if event_type == EventType.SYSTEM_START:
             cell, admittance = cell_of(fl_ctx), Admittance(study_queue.home)
             before_registering(fl_ctx, admittance)
-            to_sites, to_users = carrier(cell, SITE_CHANNEL), carrier(cell, CHANNEL)
+            to_sites, to_users = carrier(cell, SITE_CHANNEL), carrier(cell, CHANNEL, one_way=True)
             hub = Hub(admittance, to_sites, to_users, carrier(cell, SITE_CHANNEL, stream=True))
             serve(cell, CHANNEL, hub.answer)
             self.events = SiteEvents(lambda: admittance.sites)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.remote.coordinator.proposal import propose
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests, Transport
 from fedspan.engines.remote.coordinator.site_directory import CONTROL_SECONDS, HeldCalls, SiteDirectory, SiteReport
-from fedspan.engines.remote.messages.envelope import MISREAD
+from fedspan.engines.remote.messages.envelope import MISREAD, Opened
 from fedspan.engines.remote.messages.identity import Authority, Signer
 from fedspan.engines.remote.messages.refusals import read_facts
 from fedspan.engines.remote.messages.request_head import call_head
@@ -151,6 +151,12 @@ class RemoteEngine:
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:
         """Run `call` at the sites `to`. An offline site gets no request before it is back."""
+        return dict(self.arriving(call, to, accepted, policy))
+
+    def arriving(
+        self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy
+    ) -> Iterator[tuple[str, Outcome]]:
+        """Do as `call`; yield the outcomes in the order of `to`, each when those before it have come."""
         self.directory.follow_members()
         outcomes: dict[str, Outcome] = {}
         for site, reason in self.directory.removed(to).items():
@@ -160,19 +166,25 @@ class RemoteEngine:
         for site in to:
             if site not in outcomes and (why := self.directory.objection(site, _ids(call))):
                 outcomes[site] = Failure(FailureKind.REFUSED, why)
-        ready = [site for site in to if site not in outcomes]
-        if ready:
+        left = list(to)
+        if ready := [site for site in to if site not in outcomes]:
             head, parts = call_head(call, ready, accepted, policy, self._pinned[call.run][0])
             large = {site: why for site in ready if (why := self.directory.too_large(site, parts))}
             outcomes |= {site: Failure(FailureKind.OVERSIZE, why) for site, why in large.items()}
             ready = [site for site in ready if site not in large]
             head |= {"study": self.directory.study}
-            limit = int(policy.max_bytes)
-            answers = self.directory.send("call", call.run, ready, head, parts, policy.deadline, limit)
-            for site, answer in answers.items():
+            limit, instances = int(policy.max_bytes), {}
+            came = self.directory.arriving("call", call.run, ready, head, parts, policy.deadline, limit)
+            del parts  # the request holds them
+            for site, answer in came:
                 outcomes[site] = self._outcome(call, site, answer, limit)
-            self.directory.refresh_restarted(call.run, answers)
-        return outcomes
+                if isinstance(answer, Opened):
+                    instances[site] = answer.head["instance"]
+                del answer
+                while len(left) > 1 and left[0] in outcomes:  # the last one comes after what is done below
+                    yield left[0], outcomes.pop(left.pop(0))
+            self.directory.refresh_restarted(call.run, instances)
+        yield from ((site, outcomes[site]) for site in left)
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
         """Wait for offline sites."""

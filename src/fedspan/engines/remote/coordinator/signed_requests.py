@@ -95,17 +95,14 @@ class SignedRequests:
         to: Sequence[str],
         deadline: float,
         max_bytes: int,
-    ) -> dict[str, Answer]:
-        """Send a request to the sites `to` within `deadline` seconds, and return the answer of each.
+    ) -> Iterator[tuple[str, Answer]]:
+        """Send a request to the sites `to` within `deadline` seconds; yield the answer of each when it arrives.
 
         One signature serves all sites with the same serial number (see `Serials`).
         """
         self._signer.follow(self.authority.members)
-        result: dict[str, Answer] = {}
-        left, end = list(to), time.monotonic() + deadline
-        for _ in range(2):
-            if not left:
-                break
+        left, end, last = list(to), time.monotonic() + deadline, False
+        while left:
             seconds = max(0.0, min(deadline, end - time.monotonic()))
             sealed: dict[int, tuple[Sealed, Message]] = {}
             serials = self._serials.next(left)
@@ -121,14 +118,21 @@ class SignedRequests:
                     **head,
                 }
                 sealed[serial] = (Sealed(self._signer, "request", bound, parts), bound)
-            result |= dict.fromkeys(left, Failure(FailureKind.OFFLINE, "no answer came"))
             requests = {site: sealed[serials[site]][0].to(site) for site in left}
-            for site, answer in self.transport.send(requests, seconds):
-                if site in requests:
+            waiting, left = set(left), []
+            for site, raw in self.transport.send(requests, seconds):
+                if site in waiting:
+                    waiting.discard(site)
                     request, bound = sealed[serials[site]]
-                    result[site] = self._checked(site, answer, request.digest, bound, max_bytes)
-            left = [site for site in left if self._has_seen_later(site, result[site])]
-        return result
+                    answer = self._checked(site, raw, request.digest, bound, max_bytes)
+                    del raw  # a message, which only the caller may keep
+                    if not last and self._has_seen_later(site, answer):
+                        left.append(site)
+                    else:
+                        yield site, answer
+                    del answer
+            yield from ((site, Failure(FailureKind.OFFLINE, "no answer came")) for site in sorted(waiting))
+            last = True
 
     def _has_seen_later(self, site: str, answer: Answer) -> bool:
         """Return whether a site refuses a request because it has seen later ones, and may accept a higher number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic, sleep
@@ -22,8 +22,8 @@ from fedspan.wire import Message
 
 #: Seconds, and bytes, for requests that run no step.
 CONTROL_SECONDS, CONTROL_BYTES = 10.0, 2**20
-#: Seconds that one probe of an offline site may take, and how much longer the pause after it is: probes take at most a
-#: tenth of the time.
+#: Seconds that one probe of an offline site may take. The pause after it is longer by this factor, so that probes take
+#: at most a tenth of the time.
 _PROBE, _REST = 2.0, 9
 #: The first and the longest pause, in seconds, while waiting for a site.
 _PAUSES = (0.02, 1.0)
@@ -112,12 +112,26 @@ class SiteDirectory:
         seconds: float = CONTROL_SECONDS,
         max_bytes: int = CONTROL_BYTES,
     ) -> dict[str, Answer]:
-        """Send a request to the sites `to` within this time, and record which of them are offline."""
-        answers = self._requests.send(kind, run, head or {}, parts or {}, to, seconds, max_bytes)
-        for site, answer in answers.items():
+        """Send a request to the sites `to` within this time, and return the answer of each, in their order."""
+        answers = dict(self.arriving(kind, run, to, head, parts, seconds, max_bytes))
+        return {site: answers[site] for site in to}
+
+    def arriving(
+        self,
+        kind: str,
+        run: str,
+        to: Sequence[str],
+        head: Message | None,
+        parts: Mapping[str, bytes] | None,
+        seconds: float,
+        max_bytes: int,
+    ) -> Iterator[tuple[str, Answer]]:
+        """Send a request to the sites `to`; yield each answer when it arrives, and record which sites are offline."""
+        for site, answer in self._requests.send(kind, run, head or {}, parts or {}, to, seconds, max_bytes):
             if isinstance(answer, Failure) and answer.offline:
                 self.lost(site, answer.detail)
-        return answers
+            yield site, answer
+            del answer  # a message, which only the caller may keep
 
     def lost(self, site: str, reason: str) -> None:
         """Record that a site did not answer, or is busy."""
@@ -212,13 +226,10 @@ class SiteDirectory:
                 if isinstance(answer, Opened) and answer.head["kind"] != "done":
                     self._refused_keys[site] = str(answer.head.get("why"))[:1000]
 
-    def refresh_restarted(self, run: str, answers: Mapping[str, Answer]) -> None:
-        """Refresh the reports of sites that have restarted, by their answers, and exchange the new keys."""
-        restarted = []
-        for site, answer in answers.items():
-            known = self.reports[site].instance if site in self.reports else None
-            if isinstance(answer, Opened) and answer.head.get("instance") != known:
-                restarted.append(site)
+    def refresh_restarted(self, run: str, instances: Mapping[str, object]) -> None:
+        """Refresh the reports of sites that have restarted, by the `instances` that answered, and exchange new keys."""
+        known = {site: self.reports[site].instance if site in self.reports else None for site in instances}
+        restarted = [site for site in instances if instances[site] != known[site]]
         if restarted:
             self.refresh(restarted)
             self.exchange_keys([run])

@@ -1,8 +1,9 @@
 """Messages between coordinator and sites: named parts under one signed head.
 
-The head holds the digest of every part, so that one signature covers all, and what binds the message: the federation,
-the run, the call, the sites that it is for. A part whose name begins with ``"apart "`` goes to one site alone; other
-sites receive only its digest. The reader checks the size first, then the signature, then reads head and parts.
+The head holds the digest of every part, so that one signature covers all. It also holds what binds the message: the
+federation, the run, the call, and the sites that receive it. A part whose name begins with ``"apart "`` goes to one
+site alone; other sites receive only its digest. The reader checks the size first, then the signature, then reads head
+and parts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Key exchange: sites learn each other's keys for secure sums.
 
-Each site signs its own key, the coordinator passes the keys on, and each site checks the others' keys itself: signed by
+Each site signs its own key, and the coordinator passes the keys on. Each site checks the others' keys itself: signed by
 the certificate of that site, for this federation. A restarted site has a new key, and a newer key replaces an older.
 """
 

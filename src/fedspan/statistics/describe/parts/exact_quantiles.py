@@ -1,7 +1,7 @@
 """Exact quantiles of each column, of all rows and of each group, interpolated as numpy and pandas do.
 
-A quantile lies between two order statistics. The search for both is that of `fedspan.sums.quantiles`: the coordinator
-sends intervals of numbers, sites count their values below each of 256 equal parts of each, and the part that holds the
+A quantile lies between two order statistics. The search for both is that of `fedspan.sums.quantiles`. The coordinator
+sends intervals of numbers, and sites count their values below each of 256 equal parts of each. The part that holds the
 order statistic is the next interval. Searches that are in the same interval share it. After 8 rounds all have ended.
 
 Leaves a site: per round 257 counts an interval, at most two intervals a quantile. Only sums are needed. They reveal the

@@ -1,8 +1,8 @@
 """The rows of a site by group: those of all groups first, then those of each group.
 
 A group is a name in one column, or the site itself. Every statistic of a description has one entry for all groups and
-one for each of them, so that steps return arrays whose first axis has ``1 + groups`` entries. Rows without a group are
-in none of these: the difference of two entries would otherwise reveal them.
+one for each of them. So steps return arrays whose first axis has ``1 + groups`` entries. Rows without a group are in
+none of these: the difference of two entries would otherwise reveal them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Grouping:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """What steps need to know of it."""
+        """The grouping as parameters of steps."""
         return {"by": self.by, "groups": np.array(self.names, dtype=str)}
 
 

@@ -49,8 +49,8 @@ def distinct_values(seen: Federation, columns: NDArray[np.int64]) -> list[Vector
 def rank_edges(low: float, high: float, mean: float, std: float) -> Vector:
     """Return edges of about `RANK_BINS` equal bins around the quartiles `low` and `high`.
 
-    Their width is a power of two, and multiples of it are in the middle: whole numbers, and decimals in a small range,
-    have a bin each.
+    Their width is a power of two, and their middles are multiples of it. So whole numbers, and decimals in a small
+    range, have a bin each.
 
     Examples
     --------

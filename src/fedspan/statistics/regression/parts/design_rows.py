@@ -99,7 +99,7 @@ class Design:
         return self.intercept + self.slopes + len(self.effects)
 
     def payload(self) -> DesignForm:
-        """Return what sites need to know."""
+        """Return the design as parameters of steps."""
         return {
             "intercept": self.intercept,
             "offset": self.offset,

@@ -64,8 +64,8 @@ def newton(
     """Return the maximum of a log-likelihood minus ``b' penalty b / 2``.
 
     A step that lowers the likelihood is halved. Where `patience` steps in a row shrink as slowly as towards a maximum
-    at infinity, ``separates(step, coef)`` returns whether the last step, or the coefficients, lead there. From the
-    round `always_from` on it is called in any case.
+    at infinity, ``separates(step, coef)`` decides. It returns whether the last step, or the coefficients, lead there.
+    From the round `always_from` on it is called in any case.
     """
     b, step, best = start, np.zeros_like(start), -np.inf
     found: Optimum | None = None
@@ -109,7 +109,7 @@ def _slow(left: list[float], patience: int) -> bool:
 
 
 def _solved(H: Matrix, score: Vector) -> Vector:
-    """Return ``H^-1 score``; where H is no longer positive, by a little of its diagonal more."""
+    """Return ``H^-1 score``; where H is not positive definite, add a little of its diagonal first."""
     unit = np.sqrt(np.maximum(np.diag(H), np.finfo(np.float64).tiny))
     C, scaled = H / np.outer(unit, unit), score / unit
     for more in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):

@@ -38,5 +38,5 @@ def test_one_column_and_equal_variances():
 def test_what_can_not_be_chosen_is_refused():
     with pytest.raises(InputError, match="needs at least as many rows as columns, and there are 3 rows of 5 columns"):
         fs.FedPCA("mle").fit(np.eye(3, 5))
-    with pytest.raises(InputError, match="which solver='stack' does not have"):
+    with pytest.raises(InputError, match="which solver='stack' cannot know"):
         fs.FedPCA("mle", solver="stack").fit(np.eye(6, 3))

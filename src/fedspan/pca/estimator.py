@@ -476,15 +476,15 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         averaged = self.solver == "subspace_median" and self.output != "node"
         if isinstance(k, str) and k != "mle" and not (k == "auto" and averaged):
             raise InputError(
-                f"n_components={k!r} must be a number, 'mle', or 'auto' with solver='subspace_median' and an output that is "
-                "not 'node'"
+                f"n_components={k!r} must be a number, 'mle', or 'auto' with solver='subspace_median' and an output "
+                "that is not 'node'"
             )
         if self._is_share():
             if k != "mle":
                 real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
             if self.solver not in ("auto", "covariance"):
                 raise InputError(
-                    f"n_components={k!r} needs all variances, which solver={self.solver!r} does not have: use "
+                    f"n_components={k!r} needs all variances, which solver={self.solver!r} cannot know: use "
                     "'covariance'"
                 )
         check_settings(self)

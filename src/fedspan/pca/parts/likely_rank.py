@@ -35,4 +35,4 @@ def _evidence(variance: NDArray[np.float64], rank: int, n: float) -> float:
     above, below = np.triu_indices(rank, 1, d)
     gaps = (variance[above] - variance[below]) * (1 / smoothed[below] - 1 / smoothed[above])
     curvature = float(np.sum(np.log(np.maximum(gaps, np.finfo(float).tiny)) + np.log(n)))
-    return prior + fit + np.log(2 * np.pi) * (size + rank) / 2 - curvature / 2 - rank * np.log(n) / 2
+    return float(prior + fit + np.log(2 * np.pi) * (size + rank) / 2 - curvature / 2 - rank * np.log(n) / 2)

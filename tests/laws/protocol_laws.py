@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import settings
 import fedspan as fs
 from fedspan.errors import FedspanError, JournalError, QuorumError
 from fedspan.federation.calls.faults import KINDS
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.federation.site.steps import dotted_name
 from fedspan.wire import canonical, encode
 from tests.durable.entries import entry_bounds
@@ -151,3 +153,47 @@ def check_faults_are_repeatable(example: Example) -> None:
     policy = fs.Policy(quorum=1)
     runs = [example.run(lambda fed: fed.with_faults(plan), wire=wire, policy=policy) for wire in (False, True)]
     assert runs[0] == runs[1], "by wire the same faults have another result"
+
+
+class InBlocks(RowStream):
+    """A table that is read in blocks of few rows."""
+
+    def __init__(self, X: Any) -> None:
+        self._X, self.label, self.shape, self.feature_names = np.array(X), "blocks", X.shape, None
+
+    def batches(self, rows):
+        for start in range(0, len(self._X), min(rows, 7)):
+            yield self._X[start : start + min(rows, 7)].astype(float)
+
+    def in_order(self, names):
+        return self
+
+    def stamp(self):
+        return blake2b(self._X.tobytes()).hexdigest()
+
+
+def check_rows_in_blocks_change_little(example: Example) -> None:
+    """Compare with a run whose sites stream their rows; a protocol that needs all of them at once refuses."""
+    sites = [fs.Site(one.name, InBlocks(one.X), one._data.y, one._data.task) for one in example.sites()]
+    found = fs.LocalFederation(sites, seed=1).run(example.protocol, **example.settings)
+    whole = fs.LocalFederation(example.sites(), seed=1).run(example.protocol, **example.settings)
+    numbers, expected = dict(_numbers(found)), dict(_numbers(whole))
+    assert numbers.keys() == expected.keys()
+    for name, value in expected.items():
+        largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
+        np.testing.assert_allclose(numbers[name], value, rtol=0, atol=1e-12 * largest + 1e-15, err_msg=name)
+
+
+def _numbers(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the numbers of a result, each array with its place."""
+    if is_dataclass(result) and not isinstance(result, type):
+        result = {field.name: getattr(result, field.name) for field in fields(result)}
+    if isinstance(result, np.ndarray) and result.dtype.names:
+        result = {name: result[name] for name in result.dtype.names}
+    if isinstance(result, tuple | list):
+        result = dict(enumerate(result))
+    if isinstance(result, Mapping):
+        for key, value in result.items():
+            yield from _numbers(value, f"{path}/{key}")
+    elif isinstance(result, np.ndarray | float | int) and np.asarray(result).dtype.kind in "biuf":
+        yield path, np.asarray(result, dtype=float)

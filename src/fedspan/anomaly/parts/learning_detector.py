@@ -1,4 +1,4 @@
-"""Base of the detectors that learn on from new rows, or from sums that gateways have kept."""
+"""Base of the detectors that keep learning from new rows, or from sums that gateways have kept."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LearningDetector(FedDetector):
         at: str | float | datetime | None = None,
         monitor: Watcher | None = None,
     ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+        """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.4 % apart. Each row has the score that the model gave it before it learned from the
@@ -109,7 +109,7 @@ class LearningDetector(FedDetector):
         batch: str | None = None,
         at: str | float | datetime | None = None,
     ) -> Self:
-        """Learn on from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
+        """Keep learning from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
 
         The sites are those that `fedspan.gateway_site` makes of ``fedspan gateway --periods``. Sums alone are needed.
         """

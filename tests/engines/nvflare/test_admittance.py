@@ -129,3 +129,30 @@ def test_the_end_of_a_certificate_is_announced_once_a_day(desk, tmp_path, monkey
     monkeypatch.setattr(admittances, "ends_soon", lambda kit: ends_soon(kit, 400.0))
     desk.warn()
     assert re.search(r"ends on 20\d\d-\d\d-\d\d, in 3\d\d days: let the authority renew it", desk.screen[-1])
+
+
+def test_a_list_that_is_damaged_while_the_coordinator_runs_is_handed_out_whole_and_written_again(desk, tmp_path):
+    file = tmp_path / "members.json"
+    whole = file.read_bytes()
+    older = signed(member_list(2, ["a", "b", "c"]))
+    for damage in (whole[:50], b"", older):
+        file.write_bytes(damage)
+        desk.repair()
+        assert desk.list_bytes == whole
+        assert (desk.version, desk.sites) == (3, {"a", "b"})
+        assert file.read_bytes() == damage  # it may just be being copied
+        for _ in range(20):
+            desk.repair()
+        assert file.read_bytes() == whole
+    newer = signed(member_list(4, ["a"]))
+    file.write_bytes(newer)
+    desk.repair()
+    assert (desk.version, desk.list_bytes) == (4, newer)
+    assert desk.screen == ["members.json was damaged or older: version 3 is written again"] * 3
+
+
+def test_a_damaged_file_enables_no_site_at_a_running_coordinator(desk, tmp_path):
+    (tmp_path / "disabled.json").write_text('{"a": "disabled by the operator olga"}')
+    assert desk.disabled == {"a": "disabled by the operator olga"}
+    (tmp_path / "disabled.json").write_text('{"a": "dis')
+    assert desk.disabled == {"a": "disabled by the operator olga"}

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.certificates import pem, read_certificate, subject_of
 from fedspan.engines.members.enrolment import RUNNER
 from fedspan.engines.members.member_list import DAY, MEMBERS, ends_soon
@@ -19,6 +20,9 @@ from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
 from fedspan.engines.remote.messages.identity import Authority, Participant
 from fedspan.errors import FedspanError, InputError, MessageError
 from fedspan.owner.admission import ANALYST
+
+#: Checks, one each second, after which a damaged list is written again.
+_REPAIRED_AFTER = 10
 
 
 class Admittance:
@@ -35,6 +39,8 @@ class Admittance:
         self._certificates: dict[str, bytes] = {}  # by connection: of the user behind it
         self.notices: dict[str, str] = {}
         self.site_versions: dict[str, str] = {}  # by site: the version of fedspan that it states
+        self._disabled: dict[str, str] = {}
+        self._damaged = 0  # checks in which the file of the list was not the list that is known
         self._warned = time.monotonic()
 
     @property
@@ -50,12 +56,13 @@ class Admittance:
     @property
     def list_bytes(self) -> bytes:
         """The list of participants as it travels."""
-        return (self._kit / MEMBERS).read_bytes()
+        return self.authority.data
 
     @property
     def disabled(self) -> dict[str, str]:
         """The sites that an operator has disabled, with a sentence."""
-        return disabled_sites(self._kit)
+        self._disabled = disabled_sites(self._kit, self._disabled)
+        return self._disabled
 
     def objection(self, name: str, certificate: bytes, instance: str = "", heard: float = 0.0, place: str = "") -> str:
         """Return why a process may not register, empty if it may.
@@ -99,6 +106,15 @@ class Admittance:
             self._warned = time.monotonic()
             if soon := ends_soon(self._kit):
                 self._notify(soon)
+
+    def repair(self) -> None:
+        """Write the list again where its file was damaged while this process ran, and is not just being copied."""
+        file = self._kit / MEMBERS
+        version = self.version  # the file, where it is a newer list
+        self._damaged = 0 if file.is_file() and file.read_bytes() == self.list_bytes else self._damaged + 1
+        if self._damaged > _REPAIRED_AFTER:
+            write_whole(file, self.list_bytes)
+            self._notify(f"{MEMBERS} was damaged or older: version {version} is written again")
 
     def user(self, origin: str) -> Participant | None:
         """Return the user behind a connection, or refuse it with a `MessageError`; ``None`` where it is not known."""

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any
 
 from fedspan.engines.nvflare.client.user_session import CHANNEL, SITE_CHANNEL
@@ -163,6 +164,8 @@ class Hub:
                 self.question(0.0)
             self.hand_out()
             self._admittance.warn()
+            with suppress(OSError):  # a full disk does not end the coordinator
+                self._admittance.repair()
 
     def hand_out(self) -> None:
         """Hand the newest list, and what is to be shown on a site's screen, to the sites that lack it."""

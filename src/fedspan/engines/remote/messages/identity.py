@@ -147,6 +147,7 @@ class Authority:
         self._sites = frozenset(sites)
         self._secure_sum = secure_sum or SecureSum()
         self._members = members
+        self.data = b""  # the list as it travels, where it has a file
         self._file = file
         self._seen = _stamp(file)
         self._checked: dict[bytes, Any] = {}
@@ -157,7 +158,9 @@ class Authority:
         folder = Path(folder)
         members = kit_list(folder)
         root = _bytes_of(folder / "startup" / "rootCA.pem")
-        return cls(root, members.federation, members=members, file=folder / MEMBERS)
+        made = cls(root, members.federation, members=members, file=folder / MEMBERS)
+        made.data = _bytes_of(folder / MEMBERS)
+        return made
 
     @property
     def members(self) -> MemberList | None:
@@ -165,7 +168,9 @@ class Authority:
         if self._file is not None and (seen := _stamp(self._file)) != self._seen:
             self._seen = seen
             with suppress(InputError):  # being copied, or damaged: the list that is known stays valid
-                self.take(read_list(_bytes_of(self._file), self._pem))
+                data = _bytes_of(self._file)
+                self.take(read_list(data, self._pem))
+                self.data = data
         return self._members
 
     @property

@@ -135,8 +135,12 @@ class RunFile:
         return self._file
 
     def _append(self, fields: Fields, parts: Parts = ()) -> None:
+        """Write an entry, which is in memory already: a file that another program has cut is written from there."""
         with self._errors():
-            self._open().append(fields, parts)
+            if not self._open().altered:
+                self._open().append(fields, parts)
+                return
+        self._rewrite()
 
     def _rewrite(self) -> None:
         with self._errors():

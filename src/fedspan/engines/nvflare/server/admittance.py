@@ -10,19 +10,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.certificates import pem, read_certificate, subject_of
 from fedspan.engines.members.enrolment import RUNNER
-from fedspan.engines.members.member_list import DAY, MEMBERS, ends_soon
+from fedspan.engines.members.member_list import DAY, ends_soon
 from fedspan.engines.nvflare.server.study_queue import disabled_sites
 from fedspan.engines.nvflare.setup.console_events import REFUSED, report
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
 from fedspan.engines.remote.messages.identity import Authority, Participant
 from fedspan.errors import FedspanError, InputError, MessageError
 from fedspan.owner.admission import ANALYST
-
-#: Checks, one each second, after which a damaged list is written again.
-_REPAIRED_AFTER = 10
 
 
 class Admittance:
@@ -40,7 +36,6 @@ class Admittance:
         self.notices: dict[str, str] = {}
         self.site_versions: dict[str, str] = {}  # by site: the version of fedspan that it states
         self._disabled: dict[str, str] = {}
-        self._damaged = 0  # checks in which the file of the list was not the list that is known
         self._warned = time.monotonic()
 
     @property
@@ -109,12 +104,8 @@ class Admittance:
 
     def repair(self) -> None:
         """Write the list again where its file was damaged while this process ran, and is not just being copied."""
-        file = self._kit / MEMBERS
-        version = self.version  # the file, where it is a newer list
-        self._damaged = 0 if file.is_file() and file.read_bytes() == self.list_bytes else self._damaged + 1
-        if self._damaged > _REPAIRED_AFTER:
-            write_whole(file, self.list_bytes)
-            self._notify(f"{MEMBERS} was damaged or older: version {version} is written again")
+        if why := self.authority.repair():
+            self._notify(why)
 
     def user(self, origin: str) -> Participant | None:
         """Return the user behind a connection, or refuse it with a `MessageError`; ``None`` where it is not known."""

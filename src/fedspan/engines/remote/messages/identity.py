@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.certificates import (
     CLOCKS_DIFFER,
     LEAST_BITS,
@@ -37,6 +38,8 @@ _MOST_CHECKED = 256
 #: Seconds after which all that are connected have a list that the coordinator hands out.
 _KNOWN_TO_ALL = 60.0
 _DELEGATION = b"fedspan delegation\0"
+#: Seconds after which a file that is no list of participants is not one that is just being copied.
+_COPYING = 10.0
 #: Bytes and seconds of a delegation.
 _LARGEST, _LONGEST = 2**14, 30 * 86400.0
 
@@ -148,6 +151,7 @@ class Authority:
         self._secure_sum = secure_sum or SecureSum()
         self._members = members
         self.data = b""  # the list as it travels, where it has a file
+        self._damaged = 0.0  # since when the file is not this list, by the monotonic clock
         self._file = file
         self._seen = _stamp(file)
         self._checked: dict[bytes, Any] = {}
@@ -201,6 +205,24 @@ class Authority:
                 "known already"
             )
         self._members = offered
+
+    def repair(self) -> str:
+        """Write the list again where its file was damaged for a while, and return a sentence about it.
+
+        A file that is just being copied is left alone, and a newer list is followed.
+        """
+        known = self.members
+        if self._file is None or known is None:
+            return ""
+        if self._file.is_file() and self._file.read_bytes() == self.data:
+            self._damaged = 0.0
+            return ""
+        self._damaged = self._damaged or time.monotonic()
+        if time.monotonic() - self._damaged < _COPYING:
+            return ""
+        write_whole(self._file, self.data)
+        self._damaged = 0.0
+        return f"{self._file.name} was damaged or older: version {known.version} is written again"
 
     @property
     def ends(self) -> datetime:

@@ -89,7 +89,8 @@ def test_a_removed_participant_does_not_register_and_its_connection_is_refused(d
 
 
 def test_a_copy_of_a_kit_is_refused_while_the_other_answers_and_both_screens_show_it(desk):
-    manager = Manager()
+    manager, joined = Manager(), []
+    desk.joined = joined.append
     before_registering(event_at(manager), desk)
     assert register(manager, identity("a"), "here")[0] == "a"
     assert register(manager, identity("a"), "here")[0] == "a"  # a restart
@@ -98,6 +99,7 @@ def test_a_copy_of_a_kit_is_refused_while_the_other_answers_and_both_screens_sho
     assert "a process with another copy of the kit of 'a' is connected: stop it first" in why
     assert desk.notices == {"a": "another process with a copy of this kit, at 10.0.0.9, was refused by the coordinator"}
     assert "a process with another copy" in desk.screen[-1]
+    assert joined == ["a", "a"]  # the copy has not
     manager.name_to_clients["a"].last_connect_time -= SILENT_AFTER + 1
     assert register(manager, identity("a"), "copied")[0] == "a"  # the other one has ended: the kit was moved
     assert "a process with another copy" in register(manager, identity("a"), "here")[1]

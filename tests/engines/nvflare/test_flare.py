@@ -25,7 +25,6 @@ NAMES = {
     "nvflare.apis.event_type": [
         "EventType.SYSTEM_START",
         "EventType.BEFORE_CLIENT_REGISTER",
-        "EventType.CLIENT_REGISTER_PROCESSED",
         "EventType.CLIENT_HEARTBEAT_PROCESSED",
     ],
     "nvflare.apis.fl_component": ["FLComponent.handle_event"],

@@ -24,7 +24,8 @@ from fedspan.owner.admission import ANALYST
 class Admittance:
     """Judges who may register with the coordinator of a kit, and what a connected user may do.
 
-    `notices` has, by site, a sentence for the screen of the process that is connected.
+    `notices` has, by site, a sentence for the screen of the process that is connected. `joined` gets the name of each
+    site that has registered.
     """
 
     def __init__(self, kit: Path, notify: Callable[[str], None] = report) -> None:
@@ -34,6 +35,7 @@ class Admittance:
         self._instances: dict[str, str] = {}  # by site: of the kit that is connected
         self._certificates: dict[str, bytes] = {}  # by connection: of the user behind it
         self.notices: dict[str, str] = {}
+        self.joined: Callable[[str], None] = lambda name: None
         self.site_versions: dict[str, str] = {}  # by site: the version of fedspan that it states
         self._disabled: dict[str, str] = {}
         self._warned = time.monotonic()
@@ -94,6 +96,7 @@ class Admittance:
             self._certificates[origin] = pem(read_certificate(certificate))
         else:
             self._instances[name] = instance
+            self.joined(name)
 
     def warn(self) -> None:
         """Report once a day that the coordinator's certificate ends soon."""

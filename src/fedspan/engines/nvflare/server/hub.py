@@ -62,12 +62,11 @@ class HubComponent(Component):  # type: ignore[misc]
             hub = Hub(admittance, to_sites, to_users, carrier(cell, SITE_CHANNEL, stream=True))
             serve(cell, CHANNEL, hub.answer)
             self.events = SiteEvents(lambda: admittance.sites)
+            admittance.joined = self.events.joined
             state = StateFile(study_queue.home, self.events.online, admittance)
             for watch in (hub.watch, self.events.watch, state.keep):
                 threading.Thread(target=watch, daemon=True, name="fedspan-hub").start()
             report("the coordinator is up")
-        elif event_type == EventType.CLIENT_REGISTER_PROCESSED:
-            self.events.joined(client_of(fl_ctx))
         elif event_type == EventType.CLIENT_HEARTBEAT_PROCESSED:
             self.events.heard(client_of(fl_ctx))
 

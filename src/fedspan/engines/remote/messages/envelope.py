@@ -67,7 +67,7 @@ class Sealed:
 
     def _bytes(self, site: str) -> bytes:
         mine = {n: part for n, part in self._parts.items() if not n.startswith(APART) or n == APART + site}
-        return encode(self._outer | {_PART + name: as_array(part) for name, part in mine.items()})
+        return encode(self._outer | {_PART + name: as_array(part) for name, part in mine.items()}, checksum=False)
 
 
 def open_sealed(data: bytes | memoryview, authority: Authority, purpose: str, site: str, max_bytes: int) -> Opened:

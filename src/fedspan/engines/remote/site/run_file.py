@@ -89,7 +89,7 @@ class RunFile:
 
     def answered(self, after: int, call: Identified, delivery: Delivery) -> None:
         """Write a reply, which `state` has already."""
-        self._sent = (delivery, encode(delivery.reply))
+        self._sent = (delivery, encode(delivery.reply, checksum=False))  # entry and answer have digests
         continues = len(self.state.pending) > 1  # another part of the same call
         self._append(*_call_entry(after, call, continues, delivery, self._sent[1]))
         with self._errors():

@@ -164,7 +164,7 @@ class FedEstimator(_Parameters, BaseEstimator):
         learn: Learner | None,
         rows: bool = True,
     ) -> Self:
-        """Learn on from a batch: a site's rows count whole, or not at all, and only once.
+        """Keep learning from a batch: a site's rows count whole, or not at all, and only once.
 
         `first` fits the model before. `learn` gets the sites whose rows are new, and the factor for old sums; ``None``
         where a fit is all. After an error the model is what it was before. A site that fails in the middle is left out,
@@ -379,7 +379,7 @@ class FedEstimator(_Parameters, BaseEstimator):
 
 
 class LearnsOn(FedEstimator):
-    """Base of the estimators that learn on from batches of rows; each states what its batches are exact for."""
+    """Base of the estimators that keep learning from batches of rows; each states what its batches are exact for."""
 
     def partial_fit(
         self,
@@ -392,7 +392,7 @@ class LearnsOn(FedEstimator):
         batch: str | None = None,
         at: str | float | datetime | None = None,
     ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+        """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Whole pipelines: learn on from new rows, and write one file that runs without fedspan."""
+"""Whole pipelines: keep learning from new rows, and write one file that runs without fedspan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def partial_fit(
     batch: str | None = None,
     at: str | float | datetime | None = None,
 ) -> Model:
-    """Let a pipeline, or a single estimator, learn on from new rows alone; the first call is a fit.
+    """Let a pipeline, or a single estimator, keep learning from new rows alone; the first call is a fit.
 
     Each step learns from the batch as the steps before it show it by then. A scaler or an encoder that has moved its
     means and scales reports this to the steps behind it. They convert what they keep to the new units. So with

@@ -251,7 +251,7 @@ def poisoned_table(seeds: Sequence[int]) -> Table:
     return Table("A site that poisons its rows", ["", "threshold moved, spreads", "runs with an alarm"], rows, remark)
 
 
-#: Detectors that learn on from batches of which one site's are poisoned.
+#: Detectors that keep learning from batches of which one site's are poisoned.
 GUARDS: dict[str, Callable[[], FedPCADetector]] = {
     "partial_fit by sums": FedPCADetector,
     "with solver resilient_covariance": lambda: FedPCADetector(solver="resilient_covariance"),
@@ -260,7 +260,7 @@ GUARDS: dict[str, Callable[[], FedPCADetector]] = {
 
 
 def poisoned_batches_table(seeds: Sequence[int]) -> Table:
-    """Return AUC, F1 and false alarms of detectors that learn on from a stream that one site poisons."""
+    """Return AUC, F1 and false alarms of detectors that keep learning from a stream that one site poisons."""
     rows = []
     for name, make in GUARDS.items():
         found = []

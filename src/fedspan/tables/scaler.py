@@ -107,7 +107,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         batch: str | None = None,
         at: str | float | datetime | None = None,
     ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+        """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         Parameters
         ----------

@@ -60,7 +60,7 @@ Answer = Callable[[str, str, Head, bytes], "Message | Future[Message]"]
 
 
 class RefusedError(ConnectionError):
-    """The other side is there, and refuses the message."""
+    """The other side answers, and refuses the message."""
 
 
 def carrier(cell: Any, channel: str, *, stream: bool = False, one_way: bool = False) -> Carry:

@@ -173,7 +173,7 @@ class _TorchDraws:
 
 
 def sums_by_row(rows: Array, values: Array, n: int) -> Array:
-    """Return the sums (q, n) in double precision of values (q, m) of torch by their row (m,), in any order the same."""
+    """Return the sums (q, n) of torch values (q, m) by their row (m,) in double precision, the same in any order."""
     import torch
 
     total = torch.zeros((len(values), n), dtype=torch.int64, device=values.device)

@@ -73,7 +73,7 @@ class SiteEvents:
             return sorted(set(self._heard) - self._silent)
 
     def watch(self) -> None:
-        """Check again and again."""
+        """Check which sites are silent, at regular intervals."""
         while True:
             time.sleep(1.0)
             self.check()

@@ -155,7 +155,7 @@ class SiteLink:
                 restart(f"the coordinator is at {server} now")
 
     def ask(self, request: bytes) -> bytes:
-        """Return the worker's answer."""
+        """Send a request to the worker, and return its answer."""
         with self._lock:
             link = self._free.pop() if self._free else None
         if link is not None and link.poll():  # a worker sends nothing without a request: this one has ended

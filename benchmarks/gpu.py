@@ -19,6 +19,7 @@ from fedspan.linalg.array_backend import to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import nearest
+from fedspan.linalg.kernels.tensor_cores import on_tensor_cores, rounded_in_place
 
 ROWS = int(os.environ.get("FEDSPAN_GPU_ROWS", "40000"))
 DEVICE = os.environ.get("FEDSPAN_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -36,8 +37,10 @@ def main() -> dict[str, float]:
 
     norms = squared_norms(X)
     (pull, total), slow = _timed(lambda: kernel_pull(X, Y, 0.5, norms))
-    on_card = [to_device(array, DEVICE) for array in (X, Y, norms)]
-    (found, same), fast = _timed(lambda: kernel_pull(on_card[0], on_card[1], 0.5, on_card[2]))
+    there, landmarks = to_device(X, DEVICE), to_device(Y, DEVICE)
+    there = rounded_in_place(there) if on_tensor_cores(there) else there
+    form = {"norms": squared_norms(there), "rounded": on_tensor_cores(there)}
+    (found, same), fast = _timed(lambda: kernel_pull(there, landmarks, 0.5, **form))
     apart = float(np.abs(found - pull).max() / np.abs(pull).max())
     print(
         f"FedDL gradient: numpy {slow:.3f} s, device {fast:.4f} s: {slow / fast:.1f}x; relative difference {apart:.1e}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import anndata
@@ -13,7 +14,7 @@ import scipy.sparse
 
 import fedspan as fs
 from fedspan.datasets.sources.cell_table import CellTable
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MissingPackageError
 
 COUNTS = np.arange(35.0, dtype=np.float32).reshape(7, 5) % 4
 
@@ -83,3 +84,9 @@ def test_what_cannot_be_read_is_refused(tmp_path):
     twice.var_names = list("vwxyv")
     with pytest.raises(InputError, match="two genes have the same name"):
         CellTable(twice)
+
+
+def test_without_anndata_the_way_to_install_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anndata.io", None)
+    with pytest.raises(MissingPackageError, match=r"need anndata: pip install '\.\[atlas\]'"):
+        CellTable(tmp_path / "cells.h5ad")

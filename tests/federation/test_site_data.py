@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 
 import fedspan as fs
 from fedspan.federation.site import site_data
@@ -81,3 +82,8 @@ def test_invented_values_have_the_kind_and_the_shape_and_nothing_else(kind, monk
     np.testing.assert_array_equal(many, np.broadcast_to(many[0], (40, 2)))
     assert many.strides[0] == 0  # no memory
     assert invented_values(np.dtype(kind), (10, 2), 3.0).strides[0] > 0
+
+
+def test_sparse_rows_have_no_rows_of_their_kind():
+    site = fs.Site("a", csr_matrix(np.eye(3, dtype=np.float32)))
+    assert (site.no_rows().shape, site.no_rows().dtype) == ((0, 3), np.float32)

@@ -177,3 +177,13 @@ def test_an_input_that_ends_without_a_line_end(tmp_path):
     descriptor = os.open(tmp_path / "rows", os.O_RDONLY)
     assert [line for some in lines_of(descriptor) for line, _ in some] == [b"a", b"b"]
     os.close(descriptor)
+
+
+def test_a_line_without_an_end_that_was_read_is_not_read_again(tmp_path):
+    """The place behind it counts the end that it lacks, so that it is one byte behind the file."""
+    (tmp_path / "rows").write_bytes(b"a\nb")
+    source = RowFile(tmp_path / "rows", 4)
+    assert list(source.lines()) == [[]]
+    followed = source.lines(follow=True)
+    assert [next(followed) for _ in range(4)] == [[], [], [], []]
+    source.close()

@@ -214,5 +214,6 @@ def test_folds_are_allowed_by_name_and_are_not_about_few_rows(tmp_path):
     desk = Desk(tmp_path / "b", 'transforms = ["model_selection.fold"]', numbers(200))
     found = [desk.ask(number=k, transforms=(one,)) for k, one in enumerate((held, others))]
     assert [reply["n"] for reply in found] == [50, 150]
+    assert "over a selection of rows may be" in desk.ask(number=2, transforms=(held, held))  # a part of a part
     desk = Desk(tmp_path / "c", 'transforms = ["model_selection.fold"]', numbers(60))
     assert "over a selection of rows may be" in desk.ask(transforms=(held,))

@@ -193,6 +193,18 @@ def test_a_plan_that_is_none_is_refused(text):
         StudyPlan.read(text)
 
 
+def test_a_plan_has_at_most_1000_steps_each_with_names_of_500_letters():
+    def read(steps, letters):
+        many = tuple(PlannedStep("s" * letters, 1) for _ in range(steps))
+        return StudyPlan.read(StudyPlan("x", (PlannedRun("Demo", "", many),)).text())
+
+    assert len(read(1000, 1).runs[0].steps) == 1000
+    assert len(read(1, 500).runs[0].steps[0].step) == 500
+    for steps, letters in ((1001, 1), (1, 501)):
+        with pytest.raises(FedspanError):
+            read(steps, letters)
+
+
 # Whole studies, proposed by a rehearsal.
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
+import pytest
 
 import fedspan as fs
+from fedspan.report import overview_page
 from fedspan.report.charts.count_bars import count_bars
 from fedspan.report.overview_page import write_overview
 
@@ -49,3 +53,9 @@ def test_suppressed_counts_have_a_dash():
     assert drawn.count("suppressed") == 2
     assert "above: 6" in drawn
     assert "2 to 3" not in drawn  # no bar of no rows
+
+
+@pytest.mark.parametrize(("mean", "std", "digits"), [(0.0, 1.0, 4), (5.0, 0.0, 4), (1000.0, 0.5, 7), (1e9, 1e-9, 12)])
+def test_digits_show_differences_of_a_hundredth_of_the_deviation(mean, std, digits):
+    seen = SimpleNamespace(mean=np.array([[mean]]), std=np.array([[std]]))
+    assert overview_page._digits(seen, 0) == digits

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
 from fedspan.anomaly.centers_detector import FedCentersDetector
+from fedspan.anomaly.export.exported_detector import gateway_arrays
 from fedspan.anomaly.isolation_detector import FedIsolationDetector
 from fedspan.anomaly.noisy_members import noisy_columns
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.member_scores import member_scores
 from fedspan.anomaly.parts.score_grid import score_counts
+from fedspan.anomaly.parts.update_sums import update_sums
 from fedspan.anomaly.pca_detector import FedPCADetector
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments
@@ -152,6 +154,13 @@ class JoinedMembers(ExplainedDetector):
             self._take_over("isolation", member)
         self._count_members(factor, found["member_counts"])
 
+    def _in_one_call(self) -> bool:
+        return self.aggregator is None
+
+    def _new_sums(self, fed: Federation) -> tuple[RowMoments, dict[str, Any]]:
+        products = "mahalanobis" in self.members_
+        return update_sums(fed, model=gateway_arrays(self), names=self._names(), products=products)
+
     def _learn_on(self, fed: Federation, factor: float) -> None:
         centers = self._member("centers") if "centers" in self.members_ else None
         if "mahalanobis" in self.members_:
@@ -174,7 +183,7 @@ class JoinedMembers(ExplainedDetector):
 
     @abstractmethod
     def _count_members(self, factor: float, new: Vector) -> None:
-        """Add the members' scores of new rows; those before count by `factor`."""
+        """Add the members' scores of new rows to earlier ones, which `factor` multiplies."""
 
     def _parameters(self, left_out: bool = False) -> dict[str, Any]:
         """Return the parameters of `member_scores`, for new rows or training rows left out."""

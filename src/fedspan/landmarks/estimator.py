@@ -37,7 +37,8 @@ class FedLandmarks(ClassNamePrefixFeaturesOutMixin, FedTransformer, LandmarkEsti
         What sites send in each round. With more local steps the gradient is the mean of those on the way.
     precision : {"auto", "single", "double"}, default="auto"
         Precision of products at sites and of messages. ``"auto"``: double, and single where n n_y d is above 2^32.
-        In double precision any split of the rows gives the same landmarks to 1e-10; in single to about 1e-5.
+        In double precision any split of the rows gives the same landmarks to 1e-10; in single to about 1e-5, and on a
+        GPU to about 1e-4: its tensor cores see rows rounded to eleven significant bits.
     n_frequencies : int, optional
         Random directions by which MMD^2 is estimated in each round, to about ``sqrt(2 / n_frequencies)`` of its value;
         0: it is not followed. Default: 1024, and 0 with `GaussianGradient`, whose noise does not cover these sums.

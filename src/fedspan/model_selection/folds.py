@@ -1,9 +1,9 @@
 """Folds of a federation: some rows of every site, which the site draws for itself, or whole sites.
 
-A site draws the folds of its rows from its name, the number of folds and the number of the draw. It needs to remember
-nothing, and the coordinator learns no row's fold. There are ten draws and at most 20 folds, so that a coordinator can't
-request sums over any number of other selections. Where the difference of two selections must not be seen, leave whole
-sites out.
+A site deals its rows to blocks, the same ones for whatever is requested: a twentieth of its rows each, or 20 rows. The
+folds of a draw are made of whole blocks. So sums over folds, of all draws and numbers of folds together, tell no more
+than the sums over the blocks. With folds of single rows, ten draws gave each row as the solution of linear equations.
+A site needs to remember nothing. Where the sums over blocks must not be seen, leave whole sites out.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import true_or_false, whole_number
-from fedspan.errors import InputError
+from fedspan.errors import InputError, PolicyError
 from fedspan.federation import Federation, Site, transform
 from fedspan.federation.site.parameters import Whole
 from fedspan.federation.site.site import generator
-from fedspan.federation.site.transforms import MOST_PARTS
 from fedspan.landmarks.parts.noisy_pull import local_rows
 
-#: The number of different draws.
-DRAWS = 10
+#: The number of different draws, and the largest number of folds.
+DRAWS, MOST_PARTS = 10, 20
+#: The rows of a block at a site where a twentieth is more.
+BLOCK = 20
 
 
 class Split(NamedTuple):
@@ -143,7 +144,17 @@ def chosen_folds(cv: Any) -> Folds:
     raise InputError(f"cv={cv!r} must be a number of folds, 'sites', RowFolds(...) or SiteFolds(...)")
 
 
-@transform("model_selection.fold", view=True, selects=True)
+def n_blocks(n: int) -> int:
+    """Return the number of blocks of n rows."""
+    return n if n < 2 * MOST_PARTS else max(MOST_PARTS, n // BLOCK)
+
+
+def rows_of_a_block(n: int) -> int:
+    """Return the number of rows of the smallest block: sums over folds are about as many, however combined."""
+    return n // max(n_blocks(n), 1)
+
+
+@transform("model_selection.fold", view=True, selects=True, least=rows_of_a_block)
 def fold(
     site: Site,
     folds: Annotated[int, Whole(2, MOST_PARTS)],
@@ -159,27 +170,38 @@ def fold(
 
 def fold_of_rows(site: Site, folds: int, draw: int, by_class: bool) -> NDArray[np.intp]:
     """Return the number of each row's fold (n,)."""
-    rng, first = _drawn(site.name, folds, draw)
-    order = rng.permutation(len(site))
-    if by_class:
-        if site.y is None:
-            raise InputError(f"site {site.name!r} has no y, and folds by class need one")
-        order = order[np.argsort(np.unique(site.y, return_inverse=True)[1].ravel()[order], kind="stable")]
+    y = _target(site)
+    if by_class and y is None:
+        raise InputError("the site has no y, and folds by class need one: federate(X, y) gives it")
+    order = generator(0, "fold", site.name).permutation(len(site))
+    if y is not None:  # also without `by_class`: two partitions into blocks would have smaller parts in common
+        order = order[np.argsort(np.unique(y[order], return_inverse=True)[1], kind="stable")]
     found = np.empty(len(site), dtype=np.intp)
-    found[order] = (np.arange(len(site)) + first) % folds
+    blocks = np.arange(len(site)) % max(n_blocks(len(site)), 1)
+    found[order] = _fold_of_blocks(site.name, len(site), folds, draw)[blocks]
     return found
 
 
 def fold_size(name: str, n: int, folds: int, number: int, draw: int) -> int:
     """Return the number of rows of a fold, of `n` rows at the site of this name."""
-    _, first = _drawn(name, folds, draw)
-    return len(range((number - first) % folds, n, folds))
+    blocks = np.flatnonzero(_fold_of_blocks(name, n, folds, draw) == number)
+    return len(blocks) * rows_of_a_block(n) + int(np.sum(blocks < n % max(n_blocks(n), 1)))
 
 
-def _drawn(name: str, folds: int, draw: int) -> tuple[np.random.Generator, int]:
-    """Return the generator of a site's draw, and the fold of its first row: small sites do not all have the same."""
-    rng = generator(draw, "fold", name, folds)
-    return rng, int(rng.integers(folds))
+def _target(site: Site) -> NDArray[Any] | None:
+    """Return the target of each row (n,), if there is one that the site shows."""
+    try:
+        y = site.y
+    except PolicyError:  # beside noisy rows, which are the same in all folds
+        return None
+    return None if y is None or y.ndim != 1 else y.astype(str) if y.dtype == object else y
+
+
+def _fold_of_blocks(name: str, n: int, folds: int, draw: int) -> NDArray[np.intp]:
+    """Return the number of each block's fold: of every `folds` blocks in a row, one is in each fold."""
+    rng, blocks = generator(draw, "fold", name, folds), n_blocks(n)
+    rounds = [rng.permutation(folds) for _ in range(-(-blocks // folds))]
+    return np.concatenate([np.zeros(0, dtype=np.intp), *rounds])[:blocks]
 
 
 def row_numbers(fed: Federation) -> dict[str, int]:

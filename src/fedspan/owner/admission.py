@@ -17,7 +17,7 @@ from fedspan.federation.site.call_context import CallContext, OversizeError
 from fedspan.federation.site.step_digests import neighbours
 from fedspan.federation.site.step_runner import StepRunner
 from fedspan.federation.site.steps import find_step, installed_steps
-from fedspan.federation.site.transforms import MOST_PARTS, Transform, installed_transforms
+from fedspan.federation.site.transforms import Transform, installed_transforms
 from fedspan.federation.versions import version_of
 from fedspan.owner.allowed_steps import SECURE_SUM, allows_transform, is_public
 from fedspan.owner.audit_log import AuditLog, AuditLogError
@@ -211,10 +211,11 @@ class Admission:
             return
         step = find_step(request.step)
         found = [installed_transforms()[id] for id in request.transforms if id in installed_transforms()]
-        selecting = [one.least or len(self.site) // MOST_PARTS for one in found if one.selects]
+        selecting = [one.least(len(self.site)) if one.least else 1 for one in found if one.selects]
         if selecting:
-            # Sums over two selections differ by at least as many rows; parameters may make sets smaller.
-            if not step.public and (step.fewest is not None or min(selecting) < rules.least_set):
+            # Parameters may make the sets smaller, and so does a selection of a selection.
+            few = len(selecting) > 1 or min(selecting) < rules.least_set
+            if not step.public and (step.fewest is not None or few):
                 raise PolicyError(
                     f"this site's owner allows no numbers about fewer than {rules.least_set} rows, and those of step "
                     f"{request.step!r} over a selection of rows may be: that is in the group 'single rows'"

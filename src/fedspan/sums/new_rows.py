@@ -29,7 +29,7 @@ def local_row_blocks(site: Site) -> dict[str, Any]:
     return {"blocks": len(site) // BLOCK}
 
 
-@transform("sums.new_rows", view=True, selects=True, by_site=True, least=BLOCK)
+@transform("sums.new_rows", view=True, selects=True, by_site=True, least=lambda n: BLOCK)
 def new_rows(site: Site, sites: Labels, starts: Naturals, stops: Naturals) -> Site:
     """Show the rows of a site from one block up to another: those that belong to its name."""
     places = [i for i, name in enumerate(sites) if str(name) == site.name]

@@ -60,7 +60,7 @@ Answer = Callable[[str, str, Head, bytes], "Message | Future[Message]"]
 
 
 class RefusedError(ConnectionError):
-    """The other side is there, and refuses the message."""
+    """The other side answers, and refuses the message."""
 
 
 def carrier(cell: Any, channel: str, *, stream: bool = False, one_way: bool = False) -> Carry:
@@ -162,7 +162,7 @@ class Judge(Protocol):
     site_versions: dict[str, str]
 
     def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
-        """Return why a process may not register; `heard` is when its name was heard of last."""
+        """Return why a process may not register; `heard` is the time of its name's last message."""
 
     def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
         """Take note of a process that has registered."""

@@ -106,7 +106,8 @@ class RunningTotal:
 
     def _add(self, group: tuple[str, ...], outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
         """Add a group's replies; return deliveries whose reply stands for all, or the outcomes where they stay."""
-        found = all_alike(replace(self._call, to=group), outcomes, self._policy) if self._open else None
+        call = self._call if group == self._call.to else replace(self._call, to=group)
+        found = all_alike(call, outcomes, self._policy) if self._open else None
         self._open = found is not None and self._added(found)
         if found is None or not self._open:
             return outcomes

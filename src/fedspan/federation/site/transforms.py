@@ -23,9 +23,6 @@ from fedspan.wire import Message, canonical, encode
 F = TypeVar("F", bound=Callable[..., NDArray[Any] | Site])
 Digests = tuple[bytes, ...]
 
-#: A transform that selects rows shows, and leaves out, at least the whole part of this share of them: 1 / 20.
-MOST_PARTS = 20
-
 
 @dataclass(frozen=True)
 class InstalledTransform(Installed):
@@ -40,7 +37,7 @@ class InstalledTransform(Installed):
     diagonal: Callable[..., Any] | None = None
     elementwise: bool = False
     by_site: bool = False
-    least: int = 0
+    least: Callable[[int], int] | None = None
 
     @property
     def reorders(self) -> bool:
@@ -71,7 +68,7 @@ def transform(
     diagonal: Callable[..., Any] | None = None,
     elementwise: bool = False,
     by_site: bool = False,
-    least: int = 0,
+    least: Callable[[int], int] | None = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -104,8 +101,9 @@ def transform(id: F | str | None = None, /, **settings: Any) -> F | Callable[[F]
         block. Sums with noise send rows through all other transforms one by one.
     by_site : bool, default=False
         Whether the parameters may treat each site in another way. They can leave one site in a sum, and all others out.
-    least : int, default=0
-        Of a view that selects: the number of rows by which two selections differ at least; 0: a share of all rows.
+    least : callable, optional
+        Of a view that selects: ``least(n)`` returns the number of rows, of n, that any combination of its selections
+        is about at least. Default: one row.
 
     Examples
     --------

@@ -58,8 +58,8 @@ class Discrepancy:
         """Return MMD^2 of the landmarks, or nothing where it is not followed."""
         if not self._count:
             return {}
-        here = double_device(self._device)
-        apart = self._rows - characteristic(to_device(Y, here), to_device(self._W, here)) / len(Y)
+        Y_there = to_device(Y, double_device(self._device))
+        apart = self._rows - characteristic(Y_there, self._directions) / len(Y)
         return {"mmd2": float(np.mean(np.sum(apart**2, axis=0)))}
 
     def at_the_end(self, Y: NDArray[np.float64]) -> dict[str, float]:
@@ -69,10 +69,9 @@ class Discrepancy:
         return self.of(Y)
 
     def _request(self) -> None:
-        self._W = frequencies(self._fed.rng, self._count, self._columns, self._gamma).astype(np.float32)
-        total = whole(
-            self._fed.sum(local_characteristic, W=self._W, **self._payload), characteristic=(2, self._count), n=()
-        )
+        W = frequencies(self._fed.rng, self._count, self._columns, self._gamma).astype(np.float32)
+        total = whole(self._fed.sum(local_characteristic, W=W, **self._payload), characteristic=(2, self._count), n=())
+        self._directions = to_device(W.astype(np.float64), double_device(self._device))
         self._counted.compare(total)
         self._rows = per_row(total["characteristic"], total["n"])
         self._sites = total.sites

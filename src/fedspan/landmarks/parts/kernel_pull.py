@@ -17,6 +17,7 @@ from fedspan.federation import Site, step, transform
 from fedspan.federation.site.parameters import Matrix, OneOf, Passes, Positive, Text, Vector
 from fedspan.linalg.array_backend import device_here, namespace, to_device
 from fedspan.linalg.kernels.gaussian_kernel import kernel_pull, squared_norms
+from fedspan.linalg.kernels.tensor_cores import on_tensor_cores, rounded_in_place
 from fedspan.sums.plausible_totals import ABSURD
 from fedspan.sums.row_blocks import n_columns
 
@@ -105,7 +106,8 @@ def rows_pull(
     for X, norms in rows_and_norms(site, here, None if within == np.inf else Y.dtype, viewed=viewed):
         near = None if within == np.inf else norms <= within**2
         if near is None or near.all():
-            more, kernel = kernel_pull(X, landmarks, gamma, norms, single=single and len(X) == len(site))
+            form = {"single": single and len(X) == len(site), "rounded": on_tensor_cores(X)}
+            more, kernel = kernel_pull(X, landmarks, gamma, norms, **form)
         else:
             more, kernel = kernel_pull(X[near], landmarks, gamma)
         pull = more if pull is None else pull + more
@@ -131,8 +133,7 @@ def rows_and_norms(
     viewer = _Viewer(site.state, double)
 
     def moved(X: Any) -> tuple[Any, Any]:
-        there = X if double == device else to_device(X, device)
-        return there, squared_norms(there)
+        return _with_norms(X if double == device else to_device(X, device))
 
     def all_rows() -> tuple[Any, Any]:
         return moved(viewer.concat([viewer(X) for X in raw_blocks(site, double)]))
@@ -146,14 +147,19 @@ def rows_and_norms(
 
 def _rows_and_norms(site: Site, device: str | None, kind: Any) -> Iterator[tuple[Any, Any]]:
     def moved(X: Array) -> tuple[Any, Any]:
-        there = to_device(X if kind is None else X.astype(kind, copy=False), device)
-        return there, squared_norms(there)
+        return _with_norms(to_device(X if kind is None else X.astype(kind, copy=False), device))
 
     if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
         yield site.cached(f"rows and norms on {device} as {kind}", lambda: moved(site.X))
     else:
         for batch in site.batches(_BATCH_ROWS):
             yield moved(batch.X)
+
+
+def _with_norms(X: Any) -> tuple[Any, Any]:
+    """Return rows and their squared norms; those for tensor cores are rounded, in place: on a GPU they are a copy."""
+    X = rounded_in_place(X) if on_tensor_cores(X) else X
+    return X, squared_norms(X)
 
 
 def raw_blocks(site: Site, device: str | None = None) -> Iterator[Any]:

@@ -9,6 +9,7 @@ precision.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedspan.checks import whole_number
 from fedspan.linalg.array_backend import Array, namespace, on_processor, to_numpy
+from fedspan.linalg.kernels.tensor_cores import rounded_kernel, tensor_products
 from fedspan.linalg.subspaces import with_fixed_signs
 
 Matrix = NDArray[np.float64]
@@ -53,26 +55,29 @@ def squared_distances(X: Array, Y: Array, norms: Array | None = None) -> Array:
 
 
 def kernel_pull(
-    X: Array, Y: Array, gamma: float, norms: Array | None = None, *, single: bool = False
+    X: Array, Y: Array, gamma: float, norms: Array | None = None, *, single: bool = False, rounded: bool = False
 ) -> tuple[NDArray[Any], float]:
     """Return the pull of the rows of X on the landmarks Y, and the sum of the kernel.
 
     The pull is ``A_j = sum_i k(x_i, y_j) (x_i - y_j)`` (n_y, m); the gradient of the sum is ``2 gamma A``. Products are
     in the precision of X (n, m), float32 or float64, and on its device, where Y (n_y, m) must be. `norms` are
     ``||x_i||^2`` (n,), if known. The pull is summed in double precision, and returned so unless `single`.
+    With `rounded` the rows are in single precision, and rounded for a GPU's tensor cores
+    (`fedspan.linalg.kernels.tensor_cores`), which compute the products.
     O(n n_y m) time, `BLOCK_ROWS` times n_y memory beyond the result.
     """
-    xp = namespace(X)
+    xp, kernel = namespace(X), rounded_kernel if rounded else kernel_matrix
     Y = xp.asarray(Y, dtype=X.dtype)
     norms = squared_norms(X) if norms is None else norms
     size = BLOCK_ROWS if on_processor(X) else max(CARD_BLOCK_ROWS, _CARD_CELLS // max(1, len(Y)))
     pull = xp.zeros(Y.shape, dtype=xp.float64, device=X.device)
     mass = xp.zeros(len(Y), dtype=xp.float64, device=X.device)
-    for start in range(0, len(X), size):
-        part = slice(start, start + size)
-        K = kernel_matrix(X[part], Y, gamma, norms[part])
-        pull += K.T @ X[part]
-        mass += _column_sums(K)
+    with tensor_products() if rounded else nullcontext():
+        for start in range(0, len(X), size):
+            part = slice(start, start + size)
+            K = kernel(X[part], Y, gamma, norms[part])
+            pull += K.T @ X[part]
+            mass += _column_sums(K)
     pull -= mass[:, None] * Y
     return to_numpy(xp.asarray(pull, dtype=xp.float32) if single else pull), float(xp.sum(mass))
 

@@ -64,7 +64,8 @@ class Admittance:
     def objection(self, name: str, certificate: bytes, instance: str = "", heard: float = 0.0, place: str = "") -> str:
         """Return why a process may not register, empty if it may.
 
-        `heard` is when the process that is registered under this name was heard of last, `place` where the new one is.
+        `heard` is the time of the last message of the process that is registered under this name, `place` the address
+        of the new one.
         """
         try:
             self.authority.check_listed(certificate, self._holder(certificate))

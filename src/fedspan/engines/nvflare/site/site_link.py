@@ -44,8 +44,8 @@ home: Path | None = None
 restart: Callable[[str], None] = report
 leave: Callable[[str], None] = report
 
-#: Seconds without a message from the coordinator, which probes while a user is connected, after which no user is: the
-#: worker may then read its data again.
+#: Seconds without a message from the coordinator, which probes while a user is connected. After them no user is
+#: connected: the worker may then read its data again.
 IDLE = 15.0
 
 #: Seconds between two checks of the connection.
@@ -156,7 +156,7 @@ class SiteLink:
                 restart(f"the coordinator is at {server} now")
 
     def ask(self, request: bytes) -> bytes:
-        """Return the worker's answer."""
+        """Send a request to the worker, and return its answer."""
         with self._lock:
             link = self._free.pop() if self._free else None
         if link is not None and link.poll():  # a worker sends nothing without a request: this one has ended

@@ -70,7 +70,7 @@ class SiteCall(Call):
     received: bytes = b""
 
     def query(self, site: str) -> bytes:
-        """Return what identifies this call at this site."""
+        """Return the digests that identify this call at this site."""
         return self.received
 
 

@@ -8,7 +8,7 @@ BIN := .venv/bin
 help:
 	@echo "make demo   set up, do eight short runs, leave one page with pictures: demo/report.html"
 	@echo "make test   set up, then linters, types, the import contract and all tests, in some nine minutes on two cores"
-	@echo "make quick  unit tests and laws on the embedded engine, in a minute: no processes, browsers, real data or papers"
+	@echo "make quick  unit tests and laws on the embedded engine, in a minute and a half: no processes, browsers, real data or papers"
 	@echo "make test-lowest  the quick tests with the lowest version of every package that pyproject.toml declares"
 	@echo "make env    set up .venv with everything that tests and benchmarks need"
 	@echo "make bench  times against peers in the same run, in some twelve minutes; leaves docs/benchmarks.md"

@@ -175,7 +175,7 @@ def _compare(folder: Path, detector: fs.FedAnomalyDetector, sources: list[Source
         closed = [read_sums(file) for file in sorted((own / "periods").iterdir())]
         assert sum(int(sums["n"]) for sums in closed) == len(X)
         whole = KeptSums.empty(scorer)
-        whole.add(X, scores, scorer)
+        whole.add(X, scorer)
         for name in ("counts", "leaf_counts", "center_counts", "member_counts"):
             np.testing.assert_array_equal(sum(sums[name] for sums in closed), whole.sums[name])
         leaves += whole.sums["leaf_counts"]

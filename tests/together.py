@@ -30,6 +30,13 @@ GROUPS = {
         "tests/engines/remote/test_step_process.py",
         "tests/engines/nvflare/test_owned_worker.py",
     ),
+    "the calls of all examples, which a process makes once": (
+        "tests/laws/test_hostile_parameters.py",
+        "tests/laws/test_levels.py",
+        "tests/laws/test_moments.py",
+        "tests/laws/test_reveals.py",
+        "tests/laws/test_transforms.py",
+    ),
     "tables of network traffic": (
         "tests/anomaly/test_pca_detector_real.py",
         "tests/datasets/test_loaders_real.py",

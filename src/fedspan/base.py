@@ -164,7 +164,7 @@ class FedEstimator(_Parameters, BaseEstimator):
         learn: Learner | None,
         rows: bool = True,
     ) -> Self:
-        """Learn on from a batch: a site's rows count whole, or not at all, and only once.
+        """Keep learning from a batch: a site's rows count whole, or not at all, and only once.
 
         `first` fits the model before. `learn` gets the sites whose rows are new, and the factor for old sums; ``None``
         where a fit is all. After an error the model is what it was before. A site that fails in the middle is left out,
@@ -379,7 +379,7 @@ class FedEstimator(_Parameters, BaseEstimator):
 
 
 class LearnsOn(FedEstimator):
-    """Base of the estimators that learn on from batches of rows; each states what its batches are exact for."""
+    """Base of the estimators that keep learning from batches of rows; each states what its batches are exact for."""
 
     def partial_fit(
         self,
@@ -392,7 +392,7 @@ class LearnsOn(FedEstimator):
         batch: str | None = None,
         at: str | float | datetime | None = None,
     ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+        """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         Parameters
         ----------
@@ -405,7 +405,8 @@ class LearnsOn(FedEstimator):
             A name of these rows. A site's rows of a batch are counted once, however often it is sent.
         at : time, optional
             Of the batch, for a `half_life` that is a time: ISO text, seconds since 1970, or a datetime. Default: now. A
-            batch that comes late, of an earlier time than the newest one, fades nothing and counts in full.
+            batch that comes late counts as if it had come in time: numbers of rows are weights at the time of the last
+            batch.
         """
         fading = Fading.of(decay, half_life, at)
         first, learn = self._learner(X)

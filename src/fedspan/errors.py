@@ -33,7 +33,7 @@ class PausedError(PolicyError):
 
 
 class QuorumError(FedspanError):
-    """Too few sites answered a call. ``failed`` has the failures by site."""
+    """Too few sites answered a call. ``failed`` holds the failures by site."""
 
     def __init__(self, message: str, failed: Mapping[str, str]) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Whole pipelines: learn on from new rows, and write one file that runs without fedspan."""
+"""Whole pipelines: keep learning from new rows, and write one file that runs without fedspan."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def partial_fit(
     batch: str | None = None,
     at: str | float | datetime | None = None,
 ) -> Model:
-    """Let a pipeline, or a single estimator, learn on from new rows alone; the first call is a fit.
+    """Let a pipeline, or a single estimator, keep learning from new rows alone; the first call is a fit.
 
     Each step learns from the batch as the steps before it show it by then. A scaler or an encoder that has moved its
-    means and scales reports this to the steps behind it, which convert what they keep to the new units. So with
+    means and scales reports this to the steps behind it. They convert what they keep to the new units. So with
     ``decay=1`` the pipeline is that of all rows at once, if its steps are. Of an encoder, missing cells keep the mean
     of their time.
 
@@ -130,8 +130,8 @@ def export(model: Any, path: str | os.PathLike[str], *, precision: str = "double
     model : detector or Pipeline
         Before the detector a pipeline may have one `FedTabularEncoder`, as its first step, and `FedStandardScaler`.
     path : path
-        ``detector.npz`` for ``fedspan gateway``, or ``detector.onnx`` (see `FedPCADetector.export`). With an encoder
-        a gateway reads raw cells, and an ONNX graph has the inputs ``numbers`` (NaN where missing) and ``texts`` (empty
+        ``detector.npz`` for ``fedspan gateway``, or ``detector.onnx`` (see `FedPCADetector.export`). With an encoder a
+        gateway reads raw cells. An ONNX graph then has the inputs ``numbers`` (NaN where missing) and ``texts`` (empty
         where missing), with the columns that its properties of these names list.
     precision : {"double", "single"}, default="double"
         Of the input and the output of an ONNX file.

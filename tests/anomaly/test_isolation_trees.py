@@ -27,23 +27,30 @@ def rows(n=200, d=3, seed=1):
 
 
 def test_rows_follow_the_cuts_from_the_root_to_their_leaf():
-    # One tree: the root cuts column 0 at 0, its children cut column 1 at -1 and 1.
-    features, cuts = np.array([[0, 1, 1]]), np.array([[0.0, -1.0, 1.0]])
-    X = np.array([[-1.0, -2.0], [-1.0, -1.0], [0.0, 0.5], [3.0, 1.0]])
-    assert leaves_of(X, features, cuts)[:, 0].tolist() == [0, 1, 2, 3]
+    # One tree: the root cuts column 0 at 0, both its children cut column 1 at -1.
+    features, cuts = np.array([[0, 1]]), np.array([[0.0, -1.0]])
+    X = np.array([[-1.0, -2.0], [-1.0, -1.0], [0.0, -1.5], [3.0, 1.0]])
+    assert leaves_of(X, features, cuts)[0].tolist() == [0, 1, 2, 3]
 
 
-def test_every_cut_lies_in_the_cell_of_its_node():
-    features, cuts = trees(d=1, depth=5)
-    assert not features.any()
-    for own in cuts:
-        order = sorted(range(len(own)), key=lambda node: own[node])
-        # In order of the cuts, the nodes of a search tree over one column are in the order of the tree.
-        assert order == in_order(0, len(own))
+def test_cuts_are_within_the_range_and_its_width_beyond():
+    features, cuts = grown_trees(
+        np.array([0.0, 10.0]), np.array([1.0, 12.0]), n_trees=400, depth=5, rng=np.random.default_rng(0)
+    )
+    for column, (low, high) in enumerate([(-1.0, 2.0), (8.0, 14.0)]):
+        own = cuts[features == column]
+        assert low < own.min() < low + 0.1 * (high - low)
+        assert high > own.max() > high - 0.1 * (high - low)
 
 
-def in_order(node, count):
-    return [] if node >= count else [*in_order(2 * node + 1, count), node, *in_order(2 * node + 2, count)]
+@pytest.mark.parametrize("depth", [3, 8, 11])
+def test_any_number_of_rows_and_any_depth_have_the_leaves_of_single_rows(depth):
+    features, cuts = trees(depth=depth, n_trees=300)
+    X = rows(1000)
+    found = leaves_of(X, features, cuts)
+    for row in (0, 437, 999):
+        bits = X[row][features] >= cuts
+        np.testing.assert_array_equal(found[:, row], bits @ (2 ** np.arange(depth)[::-1]))
 
 
 def test_counts_are_those_of_the_pooled_rows_for_any_split():
@@ -75,7 +82,7 @@ def test_depths_without_a_row_are_those_of_the_counts_without_it(n):
     without = leaf_depths(counts, n, subsample=64, without=1)
     for row in range(0, n, 7):
         others, m = leaf_counts(fs.federate(np.delete(X, row, axis=0)), features=features, cuts=cuts)
-        leaf = leaves_of(X[row : row + 1], features, cuts)[0]
+        leaf = leaves_of(X[row : row + 1], features, cuts)[:, 0]
         tree = np.arange(len(leaf))
         np.testing.assert_allclose(without[tree, leaf], leaf_depths(others, m, subsample=64)[tree, leaf])
 
@@ -97,11 +104,13 @@ def test_arrays_that_are_no_trees_are_refused():
     depths = np.ones((7, 16))
     X = rows(5)
     for wrong in (features[:, 1:], features + 3, features[:0]):
-        with pytest.raises(InputError, match="no full trees over rows of 3 columns"):
+        with pytest.raises(InputError, match="no trees over rows of 3 columns"):
             isolation_score(X, wrong, cuts[: len(wrong)], depths, 1.0)
-    with pytest.raises(InputError, match="no full trees"):
+    with pytest.raises(InputError, match="no trees"):
         isolation_score(X, features, cuts, depths[:, 1:], 1.0)
-    with pytest.raises(FedspanError, match="no full trees"):
+    with pytest.raises(InputError, match="at most 14"):
+        isolation_score(X, np.zeros((1, 60), int), np.zeros((1, 60)), depths, 1.0)
+    with pytest.raises(FedspanError, match="no trees"):
         leaf_counts(fs.federate(X), features=features + 3, cuts=cuts)
 
 

@@ -61,6 +61,18 @@ def test_a_site_with_few_rows_has_nearly_the_common_threshold(detector, n):
     assert 0.9 < moved < 12.0
 
 
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_few_unusual_rows_do_not_move_a_site_far(detector, n):
+    detector.recalibrate(1e3 * rows(n, seed=1), sites=np.full(n, "a"), per_site=True)
+    assert detector.site_offsets_["a"] / detector.offset_ < 1.1
+
+
+@pytest.mark.parametrize("n", [100, 200, 500])
+def test_a_site_with_some_more_rows_has_its_own_threshold(detector, n):
+    detector.recalibrate(rows(n, seed=1, spread=3.0), sites=np.full(n, "a"), per_site=True)
+    assert alarms(detector, rows(5000, seed=2, spread=3.0), "a") < 0.13
+
+
 def test_it_is_saved_and_a_new_fit_forgets_it(detector, tmp_path):
     detector.recalibrate(rows(300, seed=1), sites=np.arange(300) % 2, per_site=True)
     detector.recalibrate(rows(300, seed=1))

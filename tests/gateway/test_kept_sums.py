@@ -63,7 +63,7 @@ def test_what_a_kill_left_open_is_closed_once(tmp_path):
     model.export(tmp_path / "detector.npz")
     scorer = Scorer.load(tmp_path / "detector.npz")
     kept = KeptSums.empty(scorer)
-    kept.add(rows(50, 1), scorer.score(rows(50, 1)), scorer)
+    kept.add(rows(50, 1), scorer)
     kept.closing = 1
     kept.save(tmp_path / "state.npz")  # killed before, or after, the period's file was written
     (tmp_path / "none.jsonl").write_text("", encoding="utf-8")

@@ -20,6 +20,7 @@ from fedspan.aggregation import GeometricMedian
 from fedspan.atlases.harmony_by_sums import HarmonySettings
 from fedspan.datasets.sources.cell_table import CellTable
 from fedspan.federation.site.discovery import ROOMS
+from fedspan.gateway.scorer import FORMAT
 from fedspan.landmarks.feddl import Landmarks
 from fedspan.maps.by_sums import Layout
 from fedspan.maps.parts.map_centres import Codebooks
@@ -170,6 +171,26 @@ SETTINGS = {
     "local_detectors": {"rank": 3, "level": 0.9},
     "isolation_counts": {"n_trees": 5, "depth": 3},
     "leaf_counts": {"features": np.arange(6).reshape(2, 3), "cuts": np.zeros((2, 3))},
+    "update_sums": {
+        "model": {
+            "format": np.array(FORMAT),
+            "threshold": np.array(1.0),
+            "columns": np.array([f"column {j}" for j in range(8)]),
+            "mean": np.zeros(8),
+            "scale": np.ones(8),
+            "centers": np.arange(24.0).reshape(3, 8) / 8.0,
+            "features": np.arange(6).reshape(2, 3),
+            "cuts": np.zeros((2, 3)),
+            "depths": np.arange(16.0).reshape(2, 8),
+            "usual": np.array(5.0),
+            "root": np.eye(8),
+            "edges": np.linspace(0.0, 9.0, 7) * np.ones((3, 1)),
+            "ranks": np.linspace(0.0, 3.0, 7) * np.ones((3, 1)),
+            "high": np.ones(3),
+            "width": np.ones(3),
+            "sketch_edges": np.linspace(0.0, 9.0, 9),
+        }
+    },
     "score_counts": {"edges": np.linspace(-3.0, 3.0, 9) * np.ones((8, 1))},
     "column_kinds": {"known": np.full(4, -1, dtype=np.int8)},
     "heavy_tails": {"wanted": np.arange(4) < 2, "centre": np.zeros(4), "log_centre": np.zeros(4)},

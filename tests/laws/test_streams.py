@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import fedspan as fs
+from fedspan import statistics
 from fedspan.clustering import federated_k_means
 from fedspan.clustering.parts import rows_by_centre
 from fedspan.datasets.sources import streamed_table
@@ -160,8 +161,18 @@ def test_regressions_give_the_same_from_blocks(name, tmp_path, blocks_of_1000):
     np.testing.assert_allclose(found.coef_, whole.coef_, rtol=1e-12, atol=1e-12 * scale)
 
 
-def test_statistics_give_the_same_from_blocks(tmp_path, blocks_of_1000):
-    found, whole = (fs.describe(fed).to_frame() for fed in (streamed(parquet_folder, tmp_path), fs.federate(PARTS)))
+STATISTICS = {
+    "describe": lambda fed: fs.describe(fed).to_frame(),
+    "correlation": lambda fed: statistics.correlation(fed).to_frame(),
+    "covariance": lambda fed: statistics.covariance(fed).to_frame(),
+    "histogram": lambda fed: statistics.histogram(fed, "a").to_frame(),
+    "site_differences": lambda fed: statistics.site_differences(fed).to_frame(),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_statistics_give_the_same_from_blocks(name, tmp_path, blocks_of_1000):
+    found, whole = (STATISTICS[name](fed) for fed in (streamed(parquet_folder, tmp_path), fs.federate(PARTS)))
     pd.testing.assert_frame_equal(found, whole, rtol=1e-12)
 
 
@@ -283,6 +294,36 @@ def test_what_cannot_be_streamed_is_refused(tmp_path):
     assert fs.stream(tmp_path / "words.parquet", columns=["a"]).shape == (1, 1)
     with pytest.raises(InputError, match="has no column 'z'"):
         fs.stream(tmp_path / "words.parquet", columns=["z"])
+
+
+@pytest.mark.parametrize("late", ["1\n" * 400_000 + "2.5\n", "2.5\n"], ids=["in the file", "in another file"])
+def test_numbers_of_csv_files_need_not_begin_as_they_go_on(tmp_path, late):
+    (tmp_path / "0.csv").write_text("a\n1\n2\n")
+    (tmp_path / "1.csv").write_text("a\n" + late)
+    (tmp_path / "2.csv").write_text("a\n\n")
+    rows = np.concatenate(list(fs.stream(tmp_path).batches(2**18)))
+    np.testing.assert_array_equal(rows[:2, 0], [1.0, 2.0])
+    assert np.nanmax(rows) == 2.5
+
+
+def test_files_of_a_folder_that_differ_are_named(tmp_path):
+    for number, columns in enumerate([{"a": [1], "b": [2.5]}, {"b": [2], "a": [1.5], "c": [0]}]):
+        pd.DataFrame(columns).to_parquet(tmp_path / f"{number}.parquet")
+    rows = fs.stream(tmp_path)
+    assert rows.feature_names == ("a", "b")
+    np.testing.assert_array_equal(np.concatenate(list(rows.batches(1))), [[1.0, 2.5], [1.5, 2.0]])
+    pd.DataFrame({"a": [3.0]}).to_parquet(tmp_path / "2.parquet")
+    with pytest.raises(InputError, match=r"the file 2.parquet has no column 'b', others have"):
+        fs.stream(tmp_path)
+    pd.DataFrame({"a": ["x"], "b": [1.0]}).to_parquet(tmp_path / "2.parquet")
+    with pytest.raises(InputError, match=r"can't be read: .*a has incompatible types"):
+        fs.stream(tmp_path)
+
+
+def test_a_cell_that_is_no_number_late_in_a_file_is_named(tmp_path):
+    (tmp_path / "long.csv").write_text("a\n" + "1\n" * 800_000 + "no\n")
+    with pytest.raises(InputError, match=r"long.csv can't be read: .*Row #800002.*'no'"):
+        list(fs.stream(tmp_path / "long.csv").batches(2**18))
 
 
 def test_rows_that_come_or_go_during_a_pass_are_noticed():

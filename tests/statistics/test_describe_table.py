@@ -107,6 +107,21 @@ def test_ranks_of_whole_numbers_are_exact_by_sums():
     assert by_bins[1].tests[1].p == pytest.approx(exact[1].tests[1].p, rel=0.1)
 
 
+@pytest.mark.parametrize("wide", ["a", "b"])
+def test_ranks_in_bins_are_by_the_quartiles_of_all_rows(wide):
+    """A group of few values that are far apart makes the bins of the others no wider."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(["a", "b", "c"], [20, 20, 400]) if wide == "a" else np.repeat(["a", "b", "c"], [400, 400, 20])
+    few = np.isin(group, ["a"] if wide == "a" else ["c"])
+    values = rng.normal(size=len(group)) + np.where(group == "b", 0.2, 0.0)
+    values[few] *= 1e4
+    table = pd.DataFrame({"value": values, "group": group})
+    fed = fs.federate(table, sites=np.arange(len(table)) % 3)
+    (found,) = (one for one in fs.describe(fed, by="group").differences if one.column == "value")
+    wanted = stats.kruskal(*(rows["value"] for _, rows in table.groupby("group")))
+    assert found.tests[1].statistic == pytest.approx(wanted.statistic, rel=0.05)
+
+
 def test_secure_sums_give_the_same():
     fed = federated(TABLE, policy=fs.Policy(secure_sum=True))
     found = fs.describe(fed, categories=CATEGORIES)

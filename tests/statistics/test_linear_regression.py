@@ -122,6 +122,17 @@ def test_an_offset_has_no_coefficient():
         fs.FedLinearRegression(offset="dose").fit(X, Y)
 
 
+def test_an_offset_may_stand_behind_columns_of_categories():
+    """Such a column becomes several ones, or none, and so moves those behind it."""
+    kind = np.arange(len(X)) % 4
+    last = fs.FedLinearRegression(categorical=[1, 2], offset=3)
+    first = fs.FedLinearRegression(categorical=[2, 3], offset=0)
+    behind = np.column_stack([X[:, 0], kind, kind // 2, X[:, 1]])
+    before = np.column_stack([X[:, 1], X[:, 0], kind, kind // 2])
+    close(last.fit(behind, Y, sites=SITES).coef_, first.fit(before, Y, sites=SITES).coef_)
+    close(last.predict(behind), first.predict(before))
+
+
 def test_weights_are_those_of_weighted_least_squares():
     weights = np.random.default_rng(6).uniform(0.1, 5.0, size=len(X))
     pooled = sm.WLS(Y, sm.add_constant(X), weights=weights).fit()
@@ -190,6 +201,7 @@ def test_noise_is_charged_and_standard_errors_allow_for_it():
     model = fs.FedLinearRegression(privacy=privacy).fit(A, y, sites=np.arange(len(A)) % 4)
     assert np.abs((model.coef_ - [0.5, -0.2, 0.1]) / model.bse_[1:]).max() < 4
     assert model.bse_[1:].max() < 0.1
+    assert model.rsquared_ == pytest.approx(fs.FedLinearRegression().fit(A, y).rsquared_, abs=0.05)
     assert set(model.privacy_.epsilon.values()) == {4.0}
     assert "noise" in model.summary()
     with pytest.raises(InputError, match="cov_type='HC0' does not go with privacy"):

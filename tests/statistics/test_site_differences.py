@@ -70,6 +70,18 @@ def test_a_turned_subspace_is_found_where_all_columns_look_alike():
     assert tests["1"].effect > 0.4
 
 
+def test_subspaces_of_alike_sites_have_p_values_of_chance():
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(900, 5)) @ rng.normal(size=(5, 5))
+        tests = site_differences(fs.federate(rows, sites=np.arange(900) % 3)).tests
+        found += [test.p for test in tests if test.of == "subspace"]
+    assert len(found) == 120
+    assert 0.4 < np.mean(found) < 0.6
+    assert 0.15 < np.mean(np.array(found) < 0.25) < 0.4
+
+
 def test_small_sites_are_not_compared():
     found = site_differences(federated(TABLE, "tiny"))
     assert "tiny" not in {test.site for test in found.tests}

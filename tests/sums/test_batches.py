@@ -76,10 +76,14 @@ def test_half_lives_are_times_too():
     scaler = fs.FedStandardScaler().partial_fit(old, half_life="1h", at="2026-11-16T12:00")
     scaler.partial_fit(new, half_life="1h", at="2026-11-16T14:00")
     np.testing.assert_allclose(scaler.mean_, (old.mean(axis=0) + 4 * new.mean(axis=0)) / 5)
-    late = scaler.mean_
-    scaler.partial_fit(new, half_life="1h", at="2026-11-16T13:00")  # fades nothing
-    assert scaler.n_samples_seen_ == 2250
-    assert not np.allclose(scaler.mean_, late)
+    scaler.partial_fit(new + 1.0, half_life="1h", at="2026-11-16T13:00")  # late: its rows count half
+    late = (old.mean(axis=0) / 4 + new.mean(axis=0) + (new.mean(axis=0) + 1.0) / 2) / 1.75
+    np.testing.assert_allclose(scaler.mean_, late)
+    scaler.partial_fit(new, half_life="1h", at="2026-11-16T14:00")
+    np.testing.assert_allclose(scaler.mean_, (1.75 * late + new.mean(axis=0)) / 2.75)
+    assert scaler.n_samples_seen_ == 2750
+    scaler.partial_fit(new + 1e3, half_life="1h", at="1999-01-01T14:00")  # next to nothing
+    np.testing.assert_allclose(scaler.mean_, (1.75 * late + new.mean(axis=0)) / 2.75, rtol=1e-5)
     with pytest.raises(InputError, match="half_life='soon' must be a duration"):
         scaler.partial_fit(new, half_life="soon")
     with pytest.raises(InputError, match="at='noon' must be a time"):
@@ -297,8 +301,21 @@ def test_old_batches_are_forgotten():
     assert found["new"] == ("b",)
 
 
-@pytest.mark.parametrize(("decay", "counted"), [(1.0, 0.5), (0.5, 0.5)])
+@pytest.mark.parametrize(("decay", "counted"), [(1.0, 0.5 * (300 + 300)), (0.5, 0.5 * 300 + 300)])
 def test_scores_count_by_the_rows_of_their_model_or_fade(decay, counted):
     X = np.random.default_rng(0).normal(size=(600, 3))
+    # All scores come from the model of 300 rows, and the next ones from one of 600.
     detector = fs.FedPCADetector().partial_fit(X[:300]).partial_fit(X[300:], decay=decay)
-    assert detector.sketch_counts_.sum() == pytest.approx(300 + counted * 300)
+    assert detector.sketch_counts_.sum() == pytest.approx(counted)
+
+
+@pytest.mark.parametrize("kind", [fs.FedPCADetector, fs.FedAnomalyDetector])
+def test_the_next_rows_of_a_drifting_stream_raise_few_false_alarms(kind):
+    model, rng = kind(), np.random.default_rng(0)
+    alarms = []
+    for batch in range(25):
+        new = rng.normal(size=(600, 6)) * (1 + 0.015 * batch) + 0.3 * batch
+        if batch > 15:
+            alarms.append(np.mean(model.predict(new) == -1))
+        model.partial_fit(new, decay=0.7)
+    assert abs(np.mean(alarms) - 0.05) < 0.015

@@ -168,7 +168,7 @@ class FedAnomalyDetector(JoinedMembers):
         self.score_counts_ = np.tile(self.n_samples_ * shares, (len(most), 1))
 
     def _count_members(self, factor: float, new: Vector) -> None:
-        """Add the members' scores of new rows; those before count by `factor`."""
+        """Add the members' scores of new rows to earlier ones, which `factor` multiplies."""
         self.score_counts_ = factor * self.score_counts_ + new
         sketches = list(zip(self.score_edges_, self.score_counts_, strict=True))
         found = [[quantile_between(edges, counts, level) for level in (MIDDLE, HIGH)] for edges, counts in sketches]

@@ -218,7 +218,7 @@ def counted(model: ExplainedDetector, X: Any, sites: Any, score_edges: Vector, v
 def compared(
     before: Sequence[Vector], now: Sequence[Vector], names: list[tuple[str, str]], times: int = 1, margin: float = 0.0
 ) -> tuple[Comparison, ...]:
-    """Return all tests, the clearest first; p-values are those of `times` as many tests.
+    """Return all tests, the clearest first, with p-values for `times` as many tests.
 
     A difference of scores counts beyond the `margin`.
     """

@@ -21,6 +21,8 @@ from fedspan.anomaly.noisy_members import (
 )
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.isolation_trees import (
+    DEEPEST,
+    MOST_LEAVES,
     isolation_counts,
     isolation_gains,
     isolation_score,
@@ -40,7 +42,6 @@ from fedspan.sums.row_moments import RowMoments
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
-_DEEPEST = 14
 #: With as many subsamples of rows, further ones hardly change the threshold.
 _MANY = 7
 
@@ -49,10 +50,11 @@ _MANY = 7
 class FedIsolationDetector(ExplainedDetector):
     """Detect anomalies by isolation: a row that few random cuts separate from all others is unusual.
 
-    An isolation forest with one difference: cuts are drawn independently of the rows. They lie in the range between the
-    0.02 and 0.98 quantiles of each column, and up to its width beyond. So one round is enough, in which sites count
-    their rows in the leaves. A row's anomaly score is ``2 ^ (-depth / c)``. The depth, a mean over the trees, is that
-    at which the row is alone in a subsample of all rows. c is its usual value.
+    An isolation forest with two differences: cuts are drawn independently of the rows, and all nodes of a level of a
+    tree have the same cut. They lie in the range between the 0.02 and 0.98 quantiles of each column, and up to its
+    width beyond. So one round is enough, in which sites count their rows in the leaves. A row's anomaly score is
+    ``2 ^ (-depth / c)``. The depth, a mean over the trees, is that at which the row is alone in a subsample of all
+    rows. c is its usual value.
 
     The threshold is a `quantile` of the training rows' scores, each as if the row were left out of the counts. This is
     exact for given cuts.
@@ -80,7 +82,7 @@ class FedIsolationDetector(ExplainedDetector):
     ----------
     offset_ : float
         Minus the threshold.
-    features_, cuts_ : array (n_trees, 2^depth - 1)
+    features_, cuts_ : array (n_trees, depth)
         The columns and points of the cuts, by level.
     leaf_counts_ : array (n_trees, 2^depth)
         Rows of all sites in each leaf; with noise under `privacy`.
@@ -147,8 +149,8 @@ class FedIsolationDetector(ExplainedDetector):
 
     def _check_parameters(self) -> None:
         self._check_quantile()
-        whole_number("n_trees", self.n_trees, 1)
-        whole_number("depth", self.depth, 1, _DEEPEST)
+        whole_number("depth", self.depth, 1, DEEPEST)
+        whole_number("n_trees", self.n_trees, 1, MOST_LEAVES >> self.depth)
         whole_number("subsample", self.subsample, 2)
         check_aggregator(self.aggregator)
         check_privacy(self.privacy, self.quantile, self.aggregator)

@@ -71,9 +71,9 @@ def local_detectors(
 ) -> LocalDetectors:
     """Return the detectors that the sites fit on their own, each with up to `rank` components.
 
-    A site whose rows have a rank r of at most `rank` (few or equal rows) keeps r - 1 components, so that something
-    is left outside. Without any, its score is the squared distance from its mean. A site that does not send a detector,
-    of `n_columns` columns where that is given, has failed.
+    A site whose rows have a rank r of at most `rank` (few or equal rows) keeps r - 1 components. So something is left
+    outside. Without any, its score is the squared distance from its mean. A site that does not send a detector, of
+    `n_columns` columns where that is given, has failed.
     """
     replies = fed.ask(local_detector, rank=rank, level=level, scale=scale)
     replies = fed.accept(replies, lambda reply: _checked(reply, rank, n_columns))

@@ -352,7 +352,7 @@ class FedPCADetector(ExplainedDetector):
         self._learn_merged(rows, sites, factor, fed)
 
     def _learn_merged(self, rows: RowMoments, sites: tuple[str, ...], factor: float, fed: Federation) -> None:
-        """Learn from the moments of new rows; those before count by `factor`."""
+        """Learn from the moments of new rows; `factor` multiplies the weight of earlier rows."""
         d = self.n_features_in_
         if not hasattr(self, "moments_"):
             raise InputError("this model keeps no moments to learn on from: begin with partial_fit")

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 class Atlas:
     """An atlas: every part is a model, which a site applies to its own cells.
 
-    ``save(path)`` writes it to one file without pickle, which ``fedspan.load`` reads: all of it that a site needs.
+    ``save(path)`` writes all that a site needs to one file without pickle, which ``fedspan.load`` reads.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
 """Clusters of cells by Leiden's algorithm on the centres of a k-means codebook: cells stay at their sites.
 
-Centres are tied by the cells that lie between them: for each cell its two closest centres (the competitive Hebbian rule
-of Martinetz and Schulten, 1994). The number of cells of each tie is a sum. Leiden (Traag et al., Scientific Reports
-2019) then finds communities of centres, and a cell belongs to that of its closest centre.
+Centres are tied by the cells that lie between them. Each cell ties its two closest centres (the competitive Hebbian
+rule of Martinetz and Schulten, 1994). The number of cells of each tie is a sum. Leiden (Traag et al., Scientific
+Reports 2019) then finds communities of centres, and a cell belongs to that of its closest centre.
 """
 
 from __future__ import annotations

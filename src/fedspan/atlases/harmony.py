@@ -35,7 +35,7 @@ class FedHarmony(FedTransformer, FedEstimator):
     each cluster, and the number of rows that move from cluster to cluster in each block. In each round the number and
     sum of the rows of each batch in each cluster. With ``Policy(secure_sum=True)`` the coordinator sees totals alone.
 
-    **The effects of each batch are part of the model.** So where sites are batches the coordinator learns the shift of
+    **The effects of each batch are part of the model.** Where sites are batches, the coordinator learns the shift of
     each site in each cluster, also under secure sums. In a cluster that has one row of a batch, that shift is this row.
 
     Parameters

@@ -121,7 +121,7 @@ class WrongShape(KeyAttack):
         one_of("how", self.how, ("drop", "transpose"))
 
     def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
-        """Return each site's own value, misshapen."""
+        """Return each malicious site's own value in a wrong shape."""
         own = seen.own
         if own.ndim > 1:
             bent = own[:, :-1] if self.how == "drop" else np.moveaxis(own.T, -1, 0)

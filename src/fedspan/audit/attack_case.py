@@ -128,7 +128,7 @@ def case_of(
 
 
 def through(steps: Sequence[Any], method: str, rows: Any) -> Array:
-    """Return rows as they are after a method of each step."""
+    """Return rows after each step of a pipeline has applied its `method` to them."""
     with without_names():
         for step in steps:
             rows = getattr(step, method)(rows)

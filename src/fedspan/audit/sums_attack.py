@@ -63,7 +63,7 @@ class Sums:
     view: PrincipalView | None = field(default=None, repr=False)
 
     def seen(self, rows: Array | None) -> Array | None:
-        """Return rows or landmarks as the sums are about them."""
+        """Return rows or landmarks in the coordinates that the sums are about."""
         return rows if rows is None or self.view is None else (rows - self.view.mean) @ self.view.axes.T
 
     @property

@@ -9,9 +9,9 @@ of least norm is ``x = ybar + V S^-1 U' t``. It is the row itself where the land
 projection on their affine span otherwise.
 
 Rounded or noisy distances contain noise alone in directions in which landmarks hardly extend, so that the plain
-solution fails and rows seem protected. These directions are damped by ``w = s^4 / (s^4 + cut^4)`` with s = S / S_1: the
-best linear filter if rows extend where landmarks do, as they should. `cut` is found without the rows: parts of the
-landmarks are left out, and the distances to them predicted.
+solution fails and rows seem protected. These directions are damped by ``w = s^4 / (s^4 + cut^4)`` with s = S / S_1.
+This is the best linear filter if rows extend where landmarks do, as they should. `cut` is found without the rows: parts
+of the landmarks are left out, and the distances to them predicted.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def _escaped(sign: str) -> str:
 
 
 def spreadsheet_cells(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose texts no spreadsheet takes for a formula: an apostrophe stands before such.
+    """Return a table whose texts no spreadsheet takes for a formula: such texts get an apostrophe in front.
 
     Names of groups, columns and categories come from other sites.
     """

@@ -52,8 +52,8 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
         Starts, whose rounds share their calls; the one with the least inertia is kept. 1 with a given start.
     max_iter : int, default=300
     tol : float, default=1e-4
-        A start ends when the squares of its centres' moves add up to at most this part of the mean variance of the
-        columns, as in scikit-learn.
+        A start ends when its centres hardly move: the sum of their squared moves is at most this part of the mean
+        variance of the columns, as in scikit-learn.
     least_rows : int, default=1
         1: Lloyd's algorithm. More: no sum of fewer rows is requested, and no two sums that differ by fewer, of any
         rounds, starts and centres. A centre that would need such a sum stays where it is. The start is around draws.

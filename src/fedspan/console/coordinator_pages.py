@@ -33,7 +33,7 @@ class CoordinatorPages:
         self._kit: Kit = read_kit(kit)
 
     def pages(self) -> Pages:
-        """Return what a server needs. There is nothing to change."""
+        """Return the pages by address, and the metrics. No page changes anything."""
         return Pages({"/": self.state, "/report": self.report, "/log": self.log}, metrics=self.metrics)
 
     def state(self, visit: Visit) -> Answer:

@@ -78,7 +78,7 @@ class OwnerPages:
         return _back()
 
     def resume(self, visit: Visit) -> Answer:
-        """Answer again."""
+        """Let the site answer requests again."""
         self._view.decisions.resume("page")
         return _back()
 

@@ -44,9 +44,9 @@ def anomaly_split(
     Returns
     -------
     Bunch
-        ``X_train`` (train_normals, d), ``X_test`` (m, d) with the normal rows before the attacks, ``y_test``
-        (m,) with 0 normal and 1 attack, ``feature_names``, and ``train_rows``, ``test_rows``: the positions
-        in ``bunch``, to cut its other arrays alike.
+        ``X_train`` (train_normals, d), ``X_test`` (m, d) with the normal rows before the attacks, ``y_test`` (m,) with
+        0 normal and 1 attack, and ``feature_names``. ``train_rows`` and ``test_rows`` are the positions in ``bunch``,
+        to cut its other arrays alike.
 
     Notes
     -----

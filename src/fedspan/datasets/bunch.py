@@ -101,7 +101,7 @@ def dataset(
     target_names: NDArray[np.str_],
     **extra: Any,
 ) -> Bunch:
-    """Put one data set together; ``DESCR`` is written from what is really there.
+    """Return a data set as a `Bunch`, whose ``DESCR`` is written from the data themselves.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ class Section:
         return file
 
     def error(self, text: str) -> InputError:
-        """Return an error about this table."""
+        """Return an error that names the file and this table before `text`."""
         return InputError(f"{self.path}: {self.where}{text}")
 
     @contextmanager

@@ -41,7 +41,7 @@ class SameSize(Mapping[str, int]):
         return _Repeated(self)
 
     def of(self, sites: Sequence[str]) -> bool:
-        """Return whether these are the sites."""
+        """Return whether the sizes are those of exactly these sites, in this order."""
         return self.sites is sites or tuple(self.sites) == tuple(sites)
 
 

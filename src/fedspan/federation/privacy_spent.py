@@ -56,11 +56,11 @@ class PrivacySpent:
         return max(self.epsilon.values(), default=0.0)
 
     def leaving_out(self, *what: str) -> PrivacySpent:
-        """Return this with more that no noise covers."""
+        """Return the same privacy, with more replies that no noise covers."""
         return replace(self, leaves_out=(*self.leaves_out, *what))
 
     def __add__(self, other: PrivacySpent) -> PrivacySpent:
-        """Return an upper bound of both together: epsilons and deltas add up.
+        """Return an upper bound for two runs together: epsilons and deltas add up.
 
         Examples
         --------

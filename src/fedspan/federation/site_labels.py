@@ -22,7 +22,8 @@ def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dty
     if (kind == "f" and np.isnan(array).any()) or (kind == "M" and np.isnat(array).any()):
         raise InputError("sites has NaN or a missing date among its labels: every row must belong to a site")
     if kind == "O":
-        _check_objects(array)
+        if set(map(type, array)) != {str}:
+            _check_objects(array)
         array = array.astype(str)
     distinct, codes = np.unique(array, return_inverse=True)
     order = np.argsort(codes, kind="stable")

@@ -213,7 +213,7 @@ def _second_moment(replies: Replies) -> tuple[Matrix, tuple[float, float]]:
     """Return the geometric median of the second moments, whatever the aggregator, and bounds of its largest eigenvalue.
 
     Where sites differ, malicious sites can move the median, and the step must stay safe. The largest eigenvalue is at
-    least the mean one, and at most that of a site with few tasks: of both the median over the sites.
+    least the mean one, and at most that of a site with few tasks. Both are medians over the sites.
     """
     moments = bounded(replies.stack("moment"))
     symmetric = (moments + moments.transpose(0, 2, 1)) / 2

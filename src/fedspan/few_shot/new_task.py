@@ -64,8 +64,8 @@ class NewTask:
 class TaskPrior:
     """A model's knowledge of tasks before it sees a row of a new one.
 
-    `basis` (n, r) is U, `moment` (r, r) the second moment of the tasks' b, `off_by` the expected squared error of
-    ``U b`` for the best b, since U was learned from noisy rows, and `feature_variance` the mean square of a feature.
+    `basis` (n, r) is U, `moment` (r, r) the second moment of the tasks' b, and `feature_variance` the mean square of a
+    feature. `off_by` is the expected squared error of ``U b`` for the best b, since U was learned from noisy rows.
     """
 
     basis: Array

@@ -129,7 +129,7 @@ def _deal_with(
     kept.lines += len(new)
     if found:
         X = np.stack(found) if encoder is None else encoder.encode(found)
-        scores = scorer.score(X)
+        scores = kept.add(X, scorer)
         above = np.flatnonzero(scores > scorer.threshold)
         if len(above):
             for i, features in zip(above, scorer.top_features(X[above], top), strict=True):
@@ -137,7 +137,6 @@ def _deal_with(
                 alarm = {"line": numbers[i], "score": score, "threshold": scorer.threshold}
                 texts.append(json.dumps({**alarm, "top_features": features}))
         kept.alarms += len(above)
-        kept.add(X, scores, scorer)
     if texts:
         data = "".join(f"{text}\n" for text in texts).encode()
         out.write(data)

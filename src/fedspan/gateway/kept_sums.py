@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.gateway.cell_text import LARGEST
-from fedspan.gateway.scorer import Scorer, read_arrays
+from fedspan.gateway.scorer import Scorer, Seen, read_arrays
 
 Array = NDArray[Any]
 
@@ -68,33 +68,33 @@ class KeptSums:
     @classmethod
     def empty(cls, scorer: Scorer) -> KeptSums:
         """Return the sums of no rows for a model."""
-        return cls(_no_sums(scorer))
+        return cls(no_sums(scorer))
 
-    def add(self, X: Array, scores: Array, scorer: Scorer) -> None:
-        """Add rows (n, d) and their scores (n,). Numbers whose products overflow are in no sum."""
+    def add(self, X: Array, scorer: Scorer) -> Array:
+        """Add rows (n, d), and return their scores (n,). Numbers whose products overflow are in no sum."""
         self.rows += len(X)
         X = scorer.scaled(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            seen = scorer.seen(X)
+            found = scores = scorer.joined(seen.members)
         fits = np.abs(X).max(axis=1, initial=0.0) < LARGEST
-        X, scores = X[fits], scores[fits]
+        if not fits.all():
+            X, scores = X[fits], scores[fits]
+            seen = scorer.seen(X)
         m = len(X)
         if not m:
-            return
+            return found
         own, n = self.sums, int(self.sums["n"])
         mean = X.mean(axis=0)
         D, apart = X - mean, mean - own["mean"]
         own["products"] = own["products"] + D.T @ D + np.outer(apart, apart) * (n * m / (n + m))
         own["mean"] = own["mean"] + apart * (m / (n + m))
         own["n"] = np.array(n + m)
-        own["counts"] = own["counts"] + _between(scorer.arrays["sketch_edges"], scores)
-        if "leaf_counts" in own:
-            np.add.at(own["leaf_counts"], (np.arange(len(own["leaf_counts"])), scorer.leaves(X)), 1)
-        if "center_counts" in own:
-            nearest = scorer.nearest(X)
-            np.add.at(own["center_counts"], nearest, 1)
-            np.add.at(own["center_sums"], nearest, X)
-        if "member_counts" in own:
-            new = [_between(*pair) for pair in zip(scorer.arrays["edges"], scorer.members(X), strict=True)]
-            own["member_counts"] = own["member_counts"] + np.stack(new)
+        for name, new in counts_of(seen, scores, scorer).items():
+            own[name] = own[name] + new
+        if seen.nearest is not None:
+            own["center_sums"] = own["center_sums"] + sums_by(seen.nearest, X, len(own["center_sums"]))
+        return found
 
     def close(self, state: Path, folder: Path, scorer: Scorer) -> Path:
         """Close the period: its sums go to a file of their own, and the next period begins with none."""
@@ -103,7 +103,7 @@ class KeptSums:
             self.closing = 1
             self.save(state)
         _write(target, self.sums)
-        self.sums, self.period, self.closing = _no_sums(scorer), self.period + 1, 0
+        self.sums, self.period, self.closing = no_sums(scorer), self.period + 1, 0
         self.save(state)
         return target
 
@@ -129,7 +129,8 @@ def read_sums(path: str | os.PathLike[str]) -> dict[str, Array]:
     return {name: arrays[name] for name in SUMS if name in arrays}
 
 
-def _no_sums(scorer: Scorer) -> dict[str, Array]:
+def no_sums(scorer: Scorer) -> dict[str, Array]:
+    """Return the sums of no rows."""
     arrays, d = scorer.arrays, len(scorer.columns)
     found: dict[str, Any] = {"n": np.int64(0), "mean": np.zeros(d), "products": np.zeros((d, d))}
     edges = arrays["sketch_edges"]
@@ -143,6 +144,29 @@ def _no_sums(scorer: Scorer) -> dict[str, Array]:
         m, q = arrays["edges"].shape
         found["member_counts"] = np.zeros((m, q + 1), dtype=np.int64)
     return found
+
+
+def counts_of(seen: Seen, scores: Array, scorer: Scorer) -> dict[str, Array]:
+    """Return the counts of rows that were seen: of scores, and where the model has such members, of their parts."""
+    found = {"counts": _between(scorer.arrays["sketch_edges"], scores)}
+    if seen.leaves is not None:
+        trees, leaves = scorer.arrays["depths"].shape
+        found["leaf_counts"] = np.bincount(seen.leaves.ravel(), minlength=trees * leaves).reshape(trees, leaves)
+    if seen.nearest is not None:
+        found["center_counts"] = np.bincount(seen.nearest, minlength=len(scorer.arrays["centers"]))
+    if "edges" in scorer.arrays:
+        pairs = zip(scorer.arrays["edges"], seen.members, strict=True)
+        found["member_counts"] = np.stack([_between(*pair) for pair in pairs])
+    return found
+
+
+def sums_by(labels: Array, rows: Array, count: int) -> Array:
+    """Return the sums (count, d) of the rows with each label."""
+    sums, order = np.zeros((count, rows.shape[1])), np.argsort(labels, kind="stable")
+    if len(order):
+        some, starts = np.unique(labels[order], return_index=True)
+        sums[some] = np.add.reduceat(rows[order], starts, axis=0)
+    return sums
 
 
 def _between(edges: Array, values: Array) -> Array:

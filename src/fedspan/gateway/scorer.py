@@ -11,7 +11,9 @@ import math
 import os
 import zipfile
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,17 +21,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-FORMAT = 1
+FORMAT = 2
 _NEAREST = 2
 _CANCELLED = 1e-5
 #: A squared distance above this part of the row's and the centre's squares has lost at most three digits.
 _KEPT = 1e-3
 #: Bytes that any file may unfold to; and what a larger one may unfold to, in units of its size.
 _FREE_BYTES, _MOST_TIMES = 2**26, 50
-#: Trees whose code is compiled at once, and the most cuts of all trees for which it is.
-_TREES, _MOST_CUTS = 25, 60_000
-#: Sums the depths of some trees at one row.
-Depths = Callable[[Sequence[float]], float]
+#: The largest depth of trees, and that for whose leaves one byte is enough.
+_DEEPEST, _BYTE = 14, 8
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -50,6 +50,28 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     return found
 
 
+@dataclass
+class Seen:
+    """What one pass over rows finds.
+
+    Attributes
+    ----------
+    members : list of array (n,)
+        The scores by each member.
+    standard : array (n, d) or None
+        The standardised rows.
+    nearest : array (n,) or None
+        The number of the nearest centre.
+    leaves : array (n_trees, n) or None
+        The place of the leaf in each tree, among the leaves of all.
+    """
+
+    members: list[Array]
+    standard: Array | None = None
+    nearest: Array | None = None
+    leaves: Array | None = None
+
+
 class Scorer:
     """An exported detector: ``score(X)`` of rows (n, d), its ``threshold``, and ``shares(X)`` of the columns."""
 
@@ -57,7 +79,6 @@ class Scorer:
         if "format" not in arrays or int(arrays["format"]) != FORMAT:
             raise ValueError(f"the file is no detector for gateways of format {FORMAT}")
         self.arrays = dict(arrays)
-        self._code: list[Depths] | None = None  # of the trees; made when one row is first scored
         self.threshold = float(arrays["threshold"])
         self.columns = [str(name) for name in arrays["columns"]]
         names = ("mean", "scale", "root", "components", "inside", "centers", "features", "ranks")
@@ -73,14 +94,8 @@ class Scorer:
         if self._centers is not None:
             self._cross = np.ascontiguousarray(-2.0 * self._centers.T)
             self._lengths = np.einsum("ij,ij->i", self._centers, self._centers)
-            # One product of a row is enough for its distances and the whitened row.
-            parts = [self._over_scale(self._cross.T).T] + ([] if self._root is None else [self._factor])
-            self._joined = np.concatenate(parts, axis=1)
         if self._features is not None:
             self._prepare_trees()
-        if self._ranks is not None:
-            ranked = (self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width"))
-            self._tables = list(zip(*ranked, strict=True))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scorer:
@@ -95,9 +110,7 @@ class Scorer:
         """Return the anomaly score (n,) of each row; infinite where numbers overflow."""
         X = self.scaled(X)
         with np.errstate(over="ignore", invalid="ignore"):
-            members = self.members(X)
-            found = members[0] if self._ranks is None else self._rank_parts(members).sum(axis=0)
-        return np.where(np.isnan(found), np.inf, found)
+            return self.joined(self.seen(X).members)
 
     def score_one(self, x: Array) -> float:
         """Return the anomaly score of one row (d,): as `score`, with few calls of numpy."""
@@ -114,17 +127,12 @@ class Scorer:
         D = None if self._mean is None else x - self._mean
         whitened = None
         if self._centers is not None and D is not None:
-            k, product = len(self._centers), D @ self._joined
+            k, product = len(self._centers), D @ self._of_one
             whitened = product[k:]
             found.append(self._one_distance(self._over_scale(D), product[:k]))
         if self._features is not None:
-            if self._code is None:
-                self._code = _compiled(self._features, self.arrays["cuts"], self.arrays["depths"])
-            if self._code:
-                row = x.tolist()
-                depth = sum([depths(row) for depths in self._code]) / len(self._first)
-            else:
-                depth = float(self._flat_depths[self._leaves(x[None])[0] + self._first_leaf].mean())
+            leaf = (x.take(self._features) >= self._cuts).dot(self._bits)
+            depth = float(self._flat_depths.take(leaf + self._first_leaf).sum()) / len(self._cuts)
             found.append(2.0 ** (-depth / self._usual))
         if self._root is not None and D is not None:
             w = D @ self._factor if whitened is None else whitened
@@ -132,6 +140,17 @@ class Scorer:
         elif self._components is not None and D is not None:
             found.append(float(self._by_subspace(self._over_scale(D)[None])[0]))
         return found
+
+    @cached_property
+    def _of_one(self) -> Array:
+        """What one row is multiplied with, for its distances and the whitened row."""
+        parts = [self._over_scale(self._cross.T).T] + ([] if self._root is None else [self._factor])
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def _tables(self) -> list[tuple[Any, ...]]:
+        """Of each member the edges, ranks, high quantile and width, as plain numbers."""
+        return list(zip(*(self.arrays[name].tolist() for name in ("edges", "ranks", "high", "width")), strict=True))
 
     def _one_distance(self, z: Array, apart: Array) -> float:
         """Return the mean distance of one standardised row to its nearest centres.
@@ -160,21 +179,31 @@ class Scorer:
             rank = ranks[i - 1] + (score - edges[i - 1]) * (ranks[i] - ranks[i - 1]) / (edges[i] - edges[i - 1])
         return float(rank + math.log1p((score - high) / width) if score > high else rank)
 
-    def members(self, X: Array) -> list[Array]:
-        """Return the scores (n,) of each member, of scaled rows."""
-        found = []
-        Z = None if self._mean is None else self._standard(X)
-        if self._centers is not None and Z is not None:
-            found.append(self._distances(Z)[1].mean(axis=1))
+    def seen(self, X: Array) -> Seen:
+        """Return what one pass over scaled rows (n, d) finds."""
+        found = Seen([])
+        if self._mean is not None:
+            found.standard = self._standard(X)
+        if self._centers is not None and found.standard is not None:
+            near, distances = self._distances(found.standard)
+            found.nearest = near[np.arange(len(X)), distances.argmin(axis=1)]
+            found.members.append(distances.mean(axis=1))
         if self._features is not None:
-            depths = self._flat_depths[self._leaves(X) + self._first_leaf].mean(axis=1)
-            found.append(np.exp2(-depths / self._usual))
-        if self._root is not None:
-            W = (X - self._mean) @ self._factor
-            found.append(np.einsum("ij,ij->i", W, W))
-        elif self._components is not None and Z is not None:
-            found.append(self._by_subspace(Z))
+            found.leaves = self.leaves(X)
+            # Mode "clip" checks no place one by one; all are within the array.
+            depths = np.add.reduce(np.take(self._flat_depths, found.leaves, mode="clip"), axis=0) / len(found.leaves)
+            found.members.append(np.exp2(-depths / self._usual))
+        if self._root is not None and found.standard is not None:
+            W = found.standard @ self._root.T
+            found.members.append(np.einsum("ij,ij->i", W, W))
+        elif self._components is not None and found.standard is not None:
+            found.members.append(self._by_subspace(found.standard))
         return found
+
+    def joined(self, members: list[Array]) -> Array:
+        """Return the anomaly score (n,) of rows with these scores by each member."""
+        found = members[0] if self._ranks is None else self._rank_parts(members).sum(axis=0)
+        return np.where(np.isnan(found), np.inf, found)
 
     def shares(self, X: Array) -> Array:
         """Return the share (n, d) of each column in the score of each row."""
@@ -198,7 +227,7 @@ class Scorer:
         found = [_normed(parts) for parts in found]
         if self._ranks is None:
             return np.asarray(found[0])
-        weights = self._rank_parts(self.members(X))
+        weights = self._rank_parts(self.seen(X).members)
         return _normed(sum(weight[:, None] * parts for weight, parts in zip(weights, found, strict=True)))
 
     def top_features(self, X: Array, count: int = 3) -> list[list[list[Any]]]:
@@ -209,13 +238,8 @@ class Scorer:
         return [[[self.columns[j], round(float(share), 4)] for j, share in pair] for pair in pairs]
 
     def leaves(self, X: Array) -> Array:
-        """Return the leaf (n, n_trees) that each scaled row reaches in each tree."""
-        return self._leaves(X)
-
-    def nearest(self, X: Array) -> Array:
-        """Return the number (n,) of the centre nearest to each scaled row."""
-        near, distances = self._distances(self._standard(X))
-        return np.asarray(near[np.arange(len(X)), distances.argmin(axis=1)])
+        """Return the place (n_trees, n), among the leaves of all trees, of that which each scaled row reaches."""
+        return np.asarray(leaf_numbers(X, self._features, self._cuts) + self._first_leaf[:, None])
 
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale
@@ -225,15 +249,19 @@ class Scorer:
 
     def _distances(self, Z: Array) -> tuple[Array, Array]:
         """Return the nearest centres (n, 2), and the distances to them."""
-        most, rows = min(_NEAREST, len(self._centers)), np.arange(len(Z))
+        most, rows, squares = min(_NEAREST, len(self._centers)), np.arange(len(Z)), np.einsum("ij,ij->i", Z, Z)
         apart = Z @ self._cross
         apart += self._lengths
-        near = np.empty((len(Z), most), dtype=np.intp)
+        near, found = np.empty((len(Z), most), dtype=np.intp), np.empty((len(Z), most))
         for i in range(most):  # faster than a partition
             near[:, i] = apart.argmin(axis=1)
+            found[:, i] = squares + apart[rows, near[:, i]]
             apart[rows, near[:, i]] = np.inf
-        D = Z[:, None, :] - self._centers[near]
-        return near, np.sqrt(np.einsum("ijk,ijk->ij", D, D))
+        lost = ~(found > _KEPT * (squares[:, None] + self._lengths[near]))  # differences of two large numbers
+        some, place = np.nonzero(lost)
+        D = Z[some] - self._centers[near[some, place]]
+        found[some, place] = np.einsum("ij,ij->i", D, D)
+        return near, np.sqrt(found)
 
     def _by_subspace(self, Z: Array) -> Array:
         T = Z @ self._components.T
@@ -247,45 +275,26 @@ class Scorer:
         return np.asarray(self._outside * residual + inside)
 
     def _prepare_trees(self) -> None:
-        trees, inner = self.arrays["cuts"].shape
-        if self._features.shape != (trees, inner) or not np.isin(self._features, np.arange(len(self.columns))).all():
+        self._cuts, depths = self.arrays["cuts"], self.arrays["depths"]
+        trees, depth = self._cuts.shape
+        fits = self._features.shape == self._cuts.shape and 0 < depth <= _DEEPEST and depths.shape == (trees, 2**depth)
+        whole, d = self._features.dtype.kind in "iu", len(self.columns)
+        if not fits or not whole or self._features.min() < 0 or self._features.max() >= d:
             raise ValueError("the trees of the file cut columns that it does not have: export the detector again")
-        self._levels = (inner + 1).bit_length() - 1
-        self._first = np.arange(trees) * inner
-        self._first_leaf = np.arange(trees) * (inner + 1)
-        self._flat_features = self._features.ravel().astype(np.intp)
-        self._flat_cuts = self.arrays["cuts"].ravel()
-        self._flat_depths = self.arrays["depths"].ravel()
-        self._inner, self._usual = inner, float(self.arrays["usual"])
-
-    def _leaves(self, X: Array) -> Array:
-        # np.take with mode="clip" checks no bounds one by one; all places are within them.
-        rows, wide = np.arange(len(X))[:, None] * X.shape[1], np.ascontiguousarray(X, dtype=np.float64).ravel()
-        node = np.zeros((len(X), len(self._first)), dtype=np.intp)
-        at, feature = np.empty_like(node), np.empty_like(node)
-        cut, value = np.empty(node.shape), np.empty(node.shape)
-        for _ in range(self._levels):
-            np.add(node, self._first, out=at)
-            np.take(self._flat_features, at, out=feature, mode="clip")
-            np.take(self._flat_cuts, at, out=cut, mode="clip")
-            feature += rows
-            np.take(wide, feature, out=value, mode="clip")
-            node *= 2
-            node += 1
-            node += value >= cut
-        node -= self._inner
-        return node
+        self._features = self._features.astype(np.intp)
+        self._bits = 2 ** np.arange(depth)[::-1]
+        self._first_leaf = np.arange(trees) * 2**depth
+        self._flat_depths, self._usual = depths.ravel(), float(self.arrays["usual"])
 
     def _isolation_parts(self, X: Array) -> Array:
-        gains, features, trees = self.arrays["gains"], self.arrays["features"], np.arange(len(self._first))
-        leaf = self._leaves(X)
-        weight = 1.0 / np.maximum(self._flat_depths[leaf + self._first_leaf], 1.0)
-        node, parts, rows = leaf + self._inner, np.zeros(X.shape), np.arange(len(X))[:, None]
-        while node.any():
-            parent = (node - 1) // 2
-            np.add.at(parts, (np.broadcast_to(rows, node.shape), features[trees, parent]), weight * gains[trees, node])
-            node = parent
-        return parts
+        gains, trees = self.arrays["gains"], np.arange(len(self._cuts))[:, None]
+        place = self.leaves(X)
+        weight = 1.0 / np.maximum(self._flat_depths[place], 1.0)
+        node, parts = place - self._first_leaf[:, None] + 2 ** len(self._bits) - 1, np.zeros((X.shape[1], len(X)))
+        for feature in self._features.T[::-1]:
+            np.add.at(parts, feature, weight * gains[trees, node])
+            node = (node - 1) // 2
+        return parts.T
 
     def _rank_parts(self, members: list[Array]) -> Array:
         edges, ranks = self.arrays["edges"], self.arrays["ranks"]
@@ -298,34 +307,16 @@ class Scorer:
         )
 
 
-def _normed(parts: Array) -> Array:
-    total = parts.sum(axis=1, keepdims=True)
-    return np.asarray(parts / np.where(total > 0, total, 1.0))
-
-
-def _compiled(features: Array, cuts: Array, depths: Array) -> list[Depths]:
-    """Return functions that walk the trees, or none where the trees are large.
-
-    A walk in numpy takes some calls for each level, of which a call takes longer than all comparisons of one row. The
-    code holds numbers alone, each made here from a whole or real number: whatever the file holds, it is no code.
-    """
-    texts = [_expression(*tree) for tree in zip(features.tolist(), cuts.tolist(), depths.tolist(), strict=True)]
-    if sum(text.count(">=") for text in texts) > _MOST_CUTS:
-        return []
-    columns = "".join(f"x{j}," for j in range(int(features.max()) + 1))
-    found: list[Depths] = []
-    for start in range(0, len(texts), _TREES):
-        source = f"def depths(row):\n {columns}*_ = row\n return {'+'.join(texts[start : start + _TREES])}"
-        names: dict[str, Any] = {"__builtins__": {}, "inf": math.inf, "nan": math.nan}
-        exec(source, names)
-        found.append(names["depths"])
+def leaf_numbers(X: Array, features: Array, cuts: Array) -> Array:
+    """Return the number (n_trees, n) of the leaf that each row reaches in each tree: the bits of its comparisons."""
+    columns = np.ascontiguousarray(np.asarray(X).T, dtype=np.float64)
+    found = np.zeros((len(cuts), columns.shape[1]), dtype=np.uint8 if cuts.shape[1] <= _BYTE else np.uint16)
+    for feature, cut in zip(features.T, cuts.T, strict=True):
+        found += found  # twice itself: a sum takes less time than a shift
+        found += columns[feature] >= cut[:, None]
     return found
 
 
-def _expression(features: list[int], cuts: list[float], depths: list[float]) -> str:
-    """Return the depth of a row ``x0, x1, ...`` in one tree, without cuts that make no difference."""
-    nodes = [""] * len(cuts) + [repr(float(depth)) for depth in depths]
-    for k in range(len(cuts) - 1, -1, -1):
-        left, right = nodes[2 * k + 1], nodes[2 * k + 2]
-        nodes[k] = left if left == right else f"({right} if x{int(features[k])}>={float(cuts[k])!r} else {left})"
-    return nodes[0]
+def _normed(parts: Array) -> Array:
+    total = parts.sum(axis=1, keepdims=True)
+    return np.asarray(parts / np.where(total > 0, total, 1.0))

@@ -36,7 +36,7 @@ SECURE_SUM = "secure_sum"
 
 
 class AllowedSteps:
-    """The steps that some names allow: ids such as ``"pca.gram"``, beginnings of ids such as ``"pca"``, and groups.
+    """Steps that a list of names allows: ids such as ``"pca.gram"``, beginnings of ids such as ``"pca"``, and groups.
 
     Steps of fedspan that reveal nothing about rows (names of columns, the state of the budget) are always allowed. So
     are the stages of a secure sum. The step that is summed must be allowed.

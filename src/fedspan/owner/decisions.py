@@ -129,7 +129,7 @@ class Decisions:
             self._append("paused", why=why[:500], by=by[:100])
 
     def resume(self, by: str = "") -> None:
-        """Answer again."""
+        """Let the site answer requests again."""
         with self._locked():
             self._append("resumed", by=by[:100])
 
@@ -144,7 +144,7 @@ class Decisions:
             raise PolicyError(f"this site's owner has stopped this run{_because(self.stopped[run])}")
 
     def _found(self, ticket: str) -> Proposal:
-        """Return the one proposal whose ticket begins so."""
+        """Return the one proposal whose ticket begins with this text."""
         found = [one for name, one in self.proposals.items() if ticket and name.startswith(ticket)]
         if len(found) != 1:
             state = "no study is" if not found else "several studies are"

@@ -61,7 +61,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 
 
 class SiteFileError(InputError):
-    """What is wrong with a site's file: all of it, one sentence each."""
+    """Everything that is wrong with a site's file, one sentence each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))

@@ -189,7 +189,7 @@ def stream_table(
     for name, by_seed in found.items():
         late = np.concatenate([own[max(0, since - 1) :] for own in by_seed])
         auc, f1, alarms = late.mean(axis=0)
-        worst = late[:, 2].max()
+        _, _, worst = late.max(axis=0)
         rows.append([name, f"{auc:.3f}", f"{f1:.3f}", f"{100 * alarms:.1f}", f"{100 * worst:.1f}"])
     columns = ["", "AUC", "F1", "false alarms, %", "of the worst window"]
     return Table(title, columns, rows, f"{remark} 5 % false alarms were asked for. {counted(seeds)}.")
@@ -251,7 +251,7 @@ def poisoned_table(seeds: Sequence[int]) -> Table:
     return Table("A site that poisons its rows", ["", "threshold moved, spreads", "runs with an alarm"], rows, remark)
 
 
-#: Detectors that learn on from batches of which one site's are poisoned.
+#: Detectors that keep learning from batches of which one site's are poisoned.
 GUARDS: dict[str, Callable[[], FedPCADetector]] = {
     "partial_fit by sums": FedPCADetector,
     "with solver resilient_covariance": lambda: FedPCADetector(solver="resilient_covariance"),
@@ -260,7 +260,7 @@ GUARDS: dict[str, Callable[[], FedPCADetector]] = {
 
 
 def poisoned_batches_table(seeds: Sequence[int]) -> Table:
-    """Return AUC, F1 and false alarms of detectors that learn on from a stream that one site poisons."""
+    """Return AUC, F1 and false alarms of detectors that keep learning from a stream that one site poisons."""
     rows = []
     for name, make in GUARDS.items():
         found = []

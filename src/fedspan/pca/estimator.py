@@ -21,6 +21,7 @@ from fedspan.pca.covariance import moment_axes
 from fedspan.pca.noisy_covariance import NoisyCovariance, noisy_covariance
 from fedspan.pca.parts.consensus import check_settings
 from fedspan.pca.parts.kept_axes import KeptAxes, axes_with_new
+from fedspan.pca.parts.likely_rank import likely_rank
 from fedspan.pca.parts.principal_axes import residual
 from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve, widest_products
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
@@ -42,6 +43,8 @@ _CLEAR_SHARE = 1e-5
 _EXACT_COLUMNS = 1000
 #: A share of the variance that is rounding alone: the square of the distance of two numbers next to each other.
 _NO_NOISE = 1e-28
+#: Rows whose likelihoods are computed at a time, in a processor's cache.
+_SCORED_ROWS = 2048
 
 
 @dataclass(eq=False, repr=False)
@@ -50,8 +53,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
 
     Parameters
     ----------
-    n_components : int, float, "auto" or None, default=None
-        The number of components, a share of the variance between 0 and 1 (solver ``"covariance"``), or all.
+    n_components : int, float, "auto", "mle" or None, default=None
+        The number of components, a share of the variance between 0 and 1, ``"mle"`` for the most likely number (Minka,
+        2000; both with solver ``"covariance"``), or all.
         ``"auto"`` (solver ``"subspace_median"``): the directions that most sites share, of the `max_components` (at
         most half of the columns) that each of them sends. Reliable only with many more columns than that.
     solver : str, default="auto"
@@ -83,8 +87,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         groups of ``"median_of_means"`` stay means). Default: none for the exact solvers; for the resilient ones the
         coordinate-wise median of means and deviations, and the geometric median otherwise.
     output : {"trimmed", "eigenspace", "node"}, default="trimmed"
-        Of the subspace medians: the mean of the sites near the smallest ball that holds a majority, the leading
-        eigenspace of the median projector, or the subspace of the site nearest to that (the paper's).
+        Of the subspace medians. The mean of the sites near the smallest ball that holds a majority, the leading
+        eigenspace of the median projector, or the paper's: the subspace of the site nearest to that.
     groups, iterations : int, default=None, 10
         Of ``"median_of_means"`` (default: half the number of sites), and of the power methods.
     max_components, oversampling : int, default=16, 8
@@ -123,7 +127,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     solver_ : str
     sites_trusted_ : tuple of str
         The sites that the axes rest on. Subspace medians: those within 1.5 radii of the smallest ball round a site that
-        holds a majority (for ``output="node"`` the one site, if it is among them). Other aggregators: those with at
+        holds a majority. For ``output="node"`` the one site, if it is among them. Other aggregators: those with at
         least half an equal share of the weight. Otherwise all that answered.
     resilience_ : structured array (one per number of malicious sites) or None
         Of the subspace medians: ``malicious`` = 1, 2, ... below half of the sites, ``radius`` of the smallest ball
@@ -221,7 +225,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         self.moments_ = kept_moments(row_moments(fed, self._names(), widest=ALL_WIDTHS)[0])
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         self._learn(fed, self._moments_with_new(fed, factor), of_all=True)
 
     def _learn_first_axes(self, fed: Federation, factor: float) -> None:
@@ -381,10 +385,12 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the log-likelihood of each row under probabilistic PCA, as scikit-learn does."""
         check_is_fitted(self)
-        return np.concatenate([self._likelihoods(part) for part in dense_parts(self._validated(X))])
+        parts = dense_parts(self._validated(X))
+        blocks = (part[at : at + _SCORED_ROWS] for part in parts for at in range(0, len(part), _SCORED_ROWS))
+        return np.concatenate([self._likelihoods(block) for block in blocks])
 
     def _likelihoods(self, X: Array) -> NDArray[np.float64]:
-        D = standardize(X, **self._transform_parameters()).astype(np.float64)
+        D = standardize(X, **self._transform_parameters()).astype(np.float64, copy=False)
         d, k = self.n_features_in_, self.n_components_
         noise, spread = self.noise_variance_, self.explained_variance_
         # Rounding alone decides whether a variance below this one is 0.
@@ -468,16 +474,18 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
             raise InputError("solver='stack' averages nothing, and takes no aggregator: choose another solver")
         k = self.n_components
         averaged = self.solver == "subspace_median" and self.output != "node"
-        if isinstance(k, str) and not (k == "auto" and averaged):
+        if isinstance(k, str) and k != "mle" and not (k == "auto" and averaged):
             raise InputError(
-                f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median' and an output that is "
-                "not 'node'"
+                f"n_components={k!r} must be a number, 'mle', or 'auto' with solver='subspace_median' and an output "
+                "that is not 'node'"
             )
         if self._is_share():
-            real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
+            if k != "mle":
+                real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
             if self.solver not in ("auto", "covariance"):
                 raise InputError(
-                    f"n_components={k!r} is a share, which solver={self.solver!r} cannot know: use 'covariance'"
+                    f"n_components={k!r} needs all variances, which solver={self.solver!r} cannot know: use "
+                    "'covariance'"
                 )
         check_settings(self)
         for name, least in {"oversampling": 0, "iterations": 1, "max_components": 1, "groups": 1}.items():
@@ -485,7 +493,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
                 whole_number(name, getattr(self, name), least)
 
     def _is_share(self) -> bool:
-        return isinstance(self.n_components, float | np.floating)
+        """Return whether the number of components depends on all variances."""
+        return self.n_components == "mle" or isinstance(self.n_components, float | np.floating)
 
     def _rank(self, found: Moments) -> int:
         """Return the number of axes to request: at most the smaller of rows and columns."""
@@ -498,6 +507,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
                 )
             raise InputError(f"n_samples={found.n}: PCA needs at least two rows")
         k = self.n_components
+        if k == "mle" and found.weight < len(found.mean):
+            raise InputError(
+                f"n_components='mle' needs at least as many rows as columns, and there are {found.weight:g} rows of "
+                f"{len(found.mean)} columns: choose a number"
+            )
         if k is None or self._is_share():
             return most
         if k == "auto":
@@ -507,7 +521,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     def _chosen_solver(self, fed: Federation, rank: int) -> str:
         if self.solver != "auto":
             return self.solver
-        chosen, why = "covariance", "a share of the variance needs all of it"
+        chosen, why = "covariance", "the number of components depends on all variances"
         if not self._is_share():
             chosen, why = cheaper_solver(self.n_features_in_, rank + self.oversampling, fed.policy.max_bytes)
         fed.log(solver=chosen, why=why)
@@ -523,7 +537,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         k = min(len(axes.scatter), int(n), self.n_features_in_, rank)
         variance, total = axes.scatter[:k] / free, axes.total / free
         ratio = variance / total if total > 0 else np.zeros(k)
-        if self._is_share():
+        if self.n_components == "mle":
+            k = likely_rank(variance, n)
+        elif self._is_share():
             share = float(cast(float, self.n_components))
             k = min(k, int(np.searchsorted(np.cumsum(ratio), share, side="right")) + 1)
         self.n_samples_ = n

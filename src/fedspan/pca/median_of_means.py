@@ -80,7 +80,7 @@ def _group_iteration(fed: Federation, names: tuple[str, ...], U: Matrix) -> tupl
 
 
 def _by_site(found: ResilientSubspace, members: list[tuple[str, ...]]) -> ResilientSubspace:
-    """Return the result of the groups as one of the sites in them that answered."""
+    """Return the groups' result as one by site, for the sites that answered."""
     sizes = [len(names) for names in members]
     groups = list(zip(found.sites, members, strict=True))
     return replace(

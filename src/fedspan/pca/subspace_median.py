@@ -95,9 +95,9 @@ def subspace_median(
 ) -> ResilientSubspace:
     """Return the subspace median of the sites' leading subspaces. Centre the rows first.
 
-    With ``Policy(secure_sum=True, groups=...)``, that of the leading subspaces of the groups' second moments, each from
-    a secure sum: d (d + 1) / 2 numbers up per site. Fewer than half of the *groups* may hold a malicious site, and
-    `ResilientSubspace` names groups in place of sites.
+    With ``Policy(secure_sum=True, groups=...)``, that of the leading subspaces of the groups' second moments. Each
+    comes from a secure sum: d (d + 1) / 2 numbers up per site. Fewer than half of the *groups* may hold a malicious
+    site, and `ResilientSubspace` names groups in place of sites.
 
     Parameters
     ----------

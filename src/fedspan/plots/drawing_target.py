@@ -67,7 +67,7 @@ def write_plot(path: Path, title: str, *body: Html, script: str = "") -> None:
 
 
 def caption(model: Any) -> str:
-    """Return the remark that a model's sites were simulated, or nothing."""
+    """Return the remark that a model's sites were simulated, or an empty text."""
     record = getattr(model, "run_", None)
     return record.remark if isinstance(record, RunRecord) else ""
 

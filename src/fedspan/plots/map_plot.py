@@ -36,8 +36,8 @@ def plot_map(
     model : estimator or pipeline
         Its last step has a map of its rows, or computes coordinates, such as `FedPCA`: then `new` is drawn alone.
     labels : array, optional
-        A label or a quantity for each row, by which the points are coloured: in the order of the model's rows, and
-        those of `new` rows after them if they have any.
+        A label or a quantity for each row, by which the points are coloured. They are in the order of the model's rows,
+        and those of `new` rows may follow.
     new : table (m, d), optional
         More rows, which ``model.transform`` places on the map.
     path : path, optional

@@ -159,7 +159,7 @@ class Ledger:
         return self._key(query, _cost_of(mu2, rho), charge=False)
 
     def key(self, query: NoiseQuery, *, mu2: float = 0.0, rho: float = 0.0) -> bytes:
-        """Return the key of a query's noise, charged if this is its first time.
+        """Return the key of a query's noise; the first request of a query is charged.
 
         Raises
         ------
@@ -307,7 +307,7 @@ def _secret_of(fields: dict[str, Any]) -> bytes:
 
 
 def _cost_of(mu2: float, rho: float) -> Cost:
-    """Return a cost, or refuse one that is not above zero: noise always costs."""
+    """Return the cost of noise, which must be above zero."""
     if not (mu2 >= 0 and rho >= 0 and mu2 + rho > 0):
         raise InputError(f"mu2={mu2!r} and rho={rho!r}: what noise costs must be above 0")
     return Cost(float(mu2), float(rho))

@@ -23,8 +23,9 @@ from fedspan.federation.policy import MOST_SITES, SecureSum
 Words = NDArray[np.uint64]
 
 WORD_BITS = 64
-#: The leading bits of a number that count: those of a double, and three so that the filling changes no rounded total of
-#: small whole numbers. With the bits for `MOST_SITES` a total has 66 bits at most, wherever they are in the range.
+#: The leading bits of a number that count: those of a double, and three more. With these the filling changes no rounded
+#: total of small whole numbers. With the bits for `MOST_SITES` a total has 66 bits at most, wherever they are in the
+#: range.
 SIGNIFICANT_BITS = 56
 #: The largest whole number of one site: `MOST_SITES` of them stay below 2^63.
 LARGEST_WHOLE = 2**63 // MOST_SITES - 1

@@ -29,7 +29,7 @@ _DTYPES = {"u": np.uint64, "i": np.int64, "f": np.float64, "c": np.complex128}
 
 
 class SpoiltError(FedspanError):
-    """Some site had nothing to add, and has spoilt the sum."""
+    """A site had nothing to add, and has made the sum invalid."""
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,7 @@ def _layout_for_invented_rows(site: Site, summed: Step, payload: Message) -> lay
 
 
 def _words(site: Site, known: Session, layout: layouts.Layout) -> tuple[Words, Words]:
-    """Return the site's part as words, or random ones that spoil the sum."""
+    """Return the site's part as words, or random words that make the sum invalid."""
     if known.reply is not None:
         try:
             seed = derived(site.context.vault.filling, known.asked, "filling")

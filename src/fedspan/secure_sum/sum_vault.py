@@ -89,7 +89,7 @@ class AnsweredQueries:
         self._over: dict[str, int] = {}  # by run: the last call that is over
 
     def check(self, run: str, number: int, asked: bytes) -> None:
-        """Refuse a call that is over, or in which this site has answered another request."""
+        """Refuse a call that has ended, or in which this site has answered another request."""
         if number <= self._over.get(run, -1):
             raise FedspanError(f"call {number} of this run is over at this site")
         before = self._answers.get(run, {}).get(number)

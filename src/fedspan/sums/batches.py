@@ -24,8 +24,10 @@ from fedspan.sums.row_moments import RowMoments, packed
 
 Vector = NDArray[np.float64]
 
-#: A model remembers as many batches, to count none of them twice.
+#: The number of batches that a model remembers, so that it counts none twice.
 _REMEMBERED = 1000
+#: Half-lives after which late rows count no less: a millionth part.
+_LATEST = 20.0
 
 
 @dataclass(frozen=True)
@@ -55,19 +57,25 @@ class Fading:
         return cls(float(decay), at=when)
 
     def factor(self, fed: Federation, before: float | None, *, begun: bool = False) -> float:
-        """Return the factor for old sums, the newest of which are of the time `before`. A late batch fades nothing.
+        """Return the factor for old sums, the newest of which are of the time `before`; above 1 for a late batch.
 
+        So late rows count as if they had come in time: sums are in weights of the time of the last batch.
         `begun`: other sites have sent their rows of this batch before, and `decay` counts once for each batch.
         """
         if self.rows is not None:
             return float(0.5 ** (fed.sum(local_sums)["n"] / self.rows))
         if self.seconds is None or self.at is None or before is None:
             return 1.0 if begun else self.decay
-        return float(0.5 ** (max(0.0, self.at - before) / self.seconds))
+        return float(0.5 ** ((self.counted_at(before) - before) / self.seconds))
+
+    def counted_at(self, before: float) -> float:
+        """Return the time of the sums after this batch; rows that are later than 20 half-lives count as if of these."""
+        assert self.at is not None
+        return max(self.at, before - _LATEST * self.seconds) if self.seconds else max(self.at, before)
 
     def latest(self, before: float | None) -> float | None:
-        """Return the time of the newest batch, after this one."""
-        return before if self.at is None else self.at if before is None else max(before, self.at)
+        """Return the time of the sums, after this batch."""
+        return before if self.at is None else self.at if before is None else self.counted_at(before)
 
 
 def _seconds(at: Any) -> float:

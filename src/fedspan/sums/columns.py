@@ -88,8 +88,9 @@ def columns_of_most(replies: Mapping[Any, Message]) -> Columns:
     """Return the columns that most sites report."""
     counts = Counter(reply["columns"] for reply in replies.values() if isinstance(reply.get("columns"), int))
     count = max(counts, key=lambda found: (counts[found], -found), default=0)
-    names = Counter(_names(reply) for reply in replies.values() if len(_names(reply)) == count)
-    return Columns(count, max(names, key=lambda found: (names[found], found), default=()) or None)
+    names = Counter(map(_names, replies.values()))
+    fitting = (found for found in names if len(found) == count)
+    return Columns(count, max(fitting, key=lambda found: (names[found], found), default=()) or None)
 
 
 def reordered(reply: Message, columns: Columns) -> bool:

@@ -19,7 +19,7 @@ quantile of the combined shares. With medians it lies between the quantiles of t
 majority. It differs from the quantile of the pooled rows by as much as the sites differ. Where they are alike, that is
 a sampling error of about ``sqrt(level (1 - level) / n_i)`` over the root of the number of sites. For that a site
 reports the share up to the k-th of its n_i sorted rows as ``(k - 1/3) / (n_i + 1/3)``, and interpolates linearly
-between rows. The plain share k / n_i is skewed. The median of many sites would be off by up to 1 / n_i: with 20 rows a
+between rows. The plain share k / n_i is skewed. The median of many sites would be off by up to 1 / n_i. With 20 rows a
 site the 0.95 quantile would be that of 0.918. Sites with fewer than ``2 / 3 / (1 - level)`` rows, 14 for level 0.95,
 report their largest value.
 """

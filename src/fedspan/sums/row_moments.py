@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyr, dsyrk
+from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
 from fedspan.federation.site.parameters import Vector
 
@@ -31,6 +31,8 @@ _AT_ONCE = 16
 _CACHED_BYTES = 3 * 2**18
 #: Tables of at most this number of columns get their products by a plain matrix product.
 _FEW_COLUMNS = 128
+#: Of at most this number of rows the products of all pairs of columns are faster than those of each pair once.
+_FEW_ROWS = 512
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 
 
@@ -82,9 +84,10 @@ class RowMoments(NamedTuple):
         Beside a block, memory is that of the products.
         """
         found, group = None, _Group(d, products)
+        rows = max(1, _CACHED_BYTES // (8 * max(1, d)))
         for X, weights in blocks:
-            for start in range(0, len(X), group.rows):
-                part = slice(start, start + group.rows)
+            for start in range(0, len(X), rows):
+                part = slice(start, start + rows)
                 if group.parts == _AT_ONCE:
                     found = group.moments() if found is None else cls.merged([found, group.moments()])
                     group = _Group(d, products)
@@ -154,7 +157,6 @@ class _Group:
     """
 
     def __init__(self, d: int, products: bool) -> None:
-        self.rows = max(1, _CACHED_BYTES // (8 * max(1, d)))
         self.parts = self.n = 0
         self.weight = 0.0
         self._columns = d
@@ -172,10 +174,9 @@ class _Group:
         if not weight > 0.0:
             return
         times = _ones(n) if weights is None else weights
-        by_columns = X.strides[0] < X.strides[1]  # of frames and files: each column stays in one piece
-        if self._buffer is None or len(self._buffer) != n or self._buffer.flags.c_contiguous is by_columns:
-            self._buffer = np.empty((n, self._columns), order="F" if by_columns else "C")
         D = self._buffer
+        if D is None or len(D) != n:  # columns of frames and files stay in one piece
+            D = self._buffer = np.empty_like(X, dtype=np.float64)
         if X.dtype != np.float64:  # read once
             np.copyto(D, X)
             X = D
@@ -211,13 +212,16 @@ def _with_products(D: Matrix, before: Matrix | None) -> Matrix:
 
     That is the upper one of its transpose. Of few columns the whole matrix is faster than a triangle alone.
     """
-    if D.shape[1] <= _FEW_COLUMNS:
+    by_columns = D.flags.f_contiguous
+    if D.shape[1] > _FEW_COLUMNS:
+        more = {} if before is None else {"beta": 1.0, "c": before, "overwrite_c": 1}
+        found: Matrix = dsyrk(1.0, D if by_columns else D.T, trans=by_columns, **more, lower=1)
+        return found
+    if len(D) > _FEW_ROWS:
         products = (D.T @ D).T
-        return products if before is None else before + products
-    more = {} if before is None else {"beta": 1.0, "c": before, "overwrite_c": 1}
-    rows = {"a": D, "trans": 1} if D.flags.f_contiguous else {"a": D.T}
-    found: Matrix = dsyrk(1.0, **rows, **more, lower=1)
-    return found
+    else:
+        products = dgemm(1.0, D, D, trans_a=True) if by_columns else dgemm(1.0, D.T, D.T, trans_b=True)
+    return products if before is None else before + products
 
 
 @lru_cache(maxsize=8)

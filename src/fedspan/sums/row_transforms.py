@@ -32,7 +32,8 @@ def standardize(X: Array, mean: Vector | None, scale: Vector | None, double: boo
         return scaled
     result = X if mean is None else X - mean  # in double precision, where a large mean keeps its digits
     result = result if scale is None else result / scale
-    return result.astype(np.float32 if X.dtype == np.float32 and not double else np.float64)
+    kind = np.float32 if X.dtype == np.float32 and not double else np.float64
+    return result.astype(kind, copy=result is X)
 
 
 def _scaled(X: Any, mean: Vector | None, scale: Vector | None) -> Any:

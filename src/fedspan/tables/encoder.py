@@ -29,8 +29,8 @@ Columns = Sequence[str | int]
 class FedTabularEncoder(FedTransformer, LearnsOn):
     """Encode mixed tables, such as network traffic: logarithms of heavy-tailed numbers, a column per name, scaling.
 
-    It takes raw tables. They may have numbers written as text, ``"-"``, ``"NA"`` and empty cells, infinities, and
-    columns that are numbers at one site and text or empty at another.
+    It takes raw tables. They may have numbers written as text, ``"-"``, ``"NA"``, empty cells and infinities. Columns
+    may be numbers at one site and text or empty at another.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
         self.kept_cells_ = cells_of(self._encoding, fed, self._means_of_cells()).array()
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         if not hasattr(self, "kept_cells_"):
             raise InputError("this encoder does not know which cells were missing: begin with partial_fit, not fit")
         new = cells_of(self._encoding, fed, self._means_of_cells())

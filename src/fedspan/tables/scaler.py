@@ -27,9 +27,8 @@ from fedspan.sums.row_transforms import standardize
 class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
     """Standardise columns by the exact mean and deviation of all rows of all sites.
 
-    Leaves a site: number and weight of its rows, mean and sum of squares about it of each column, and the number of
-    values that are not finite. This is one call of O(d) numbers. With secure sums three calls (columns, sums, centred
-    sums).
+    Leaves a site: number and weight of its rows, and of each column mean, sum of squares about it and number of values
+    that are not finite. This is one call of O(d) numbers. With secure sums three calls (columns, sums, centred sums).
 
     Parameters
     ----------
@@ -108,7 +107,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         batch: str | None = None,
         at: str | float | datetime | None = None,
     ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+        """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         Parameters
         ----------
@@ -134,7 +133,7 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         return first, None if first else self._learn_on
 
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
         new, _ = row_moments(fed, self._names())
         n, weight = round(self.n_samples_seen_), float(self.n_samples_seen_)
         nothing = np.zeros_like(self.mean_)

@@ -124,13 +124,16 @@ class _Graph:
         """Add the score by random trees: an ensemble that returns a depth, and one for each column's share."""
         if "features" not in arrays:
             return None
-        cuts, depths, d = arrays["cuts"], arrays["depths"], len(arrays["columns"])
+        depths, d = arrays["depths"], len(arrays["columns"])
+        # The operator has a column and a cut for each node; all nodes of a level have the same.
+        times = 2 ** np.arange(arrays["cuts"].shape[1])
+        features, cuts = (np.repeat(arrays[name], times, axis=1) for name in ("features", "cuts"))
         trees = len(cuts)
         parts = _leaf_parts(arrays, d) / trees
         # The operator returns single precision: sums of the leading bits are exact, and those of the rest are small.
         leading = np.rint(depths * _BITS) / _BITS
         values = np.concatenate([leading[:, :, None], (depths - leading)[:, :, None], parts], axis=2)
-        found = self.trees(arrays["features"], cuts, values)
+        found = self.trees(features, cuts, values)
         depth = self.total(self.add("Gather", found, self.const(np.arange(2)), axis=1))
         columns = self.add("Gather", found, self.const(np.arange(2, d + 2)), axis=1)
         minus = self.add("Div", depth, self.const(-trees * arrays["usual"]))
@@ -277,8 +280,7 @@ def _leaf_parts(arrays: Mapping[str, Array], d: int) -> Array:
     parts, weight = np.zeros((trees, leaves, d)), 1.0 / np.maximum(depths, 1.0)
     tree, leaf = np.arange(trees)[:, None], np.arange(leaves)[None]
     node = np.broadcast_to(np.arange(leaves) + leaves - 1, (trees, leaves))
-    while node.any():
-        parent = (node - 1) // 2
-        parts[tree, leaf, features[tree, parent]] += weight * gains[tree, node]
-        node = parent
+    for feature in features.T[::-1]:
+        parts[tree, leaf, feature[:, None]] += weight * gains[tree, node]
+        node = (node - 1) // 2
     return parts

@@ -69,7 +69,7 @@ def edges_of(view: Mapping[str, Any]) -> Matrix:
 
 
 def seen_by(view: Mapping[str, Any], fed: Federation, names: tuple[str, ...] | None) -> Federation:
-    """Return the federation whose sites see their rows so."""
+    """Return the federation whose sites see their rows through a model's `drift_view`."""
     return fed.apply(drift_view, columns=names, **{key: view[key] for key in ("mean", "scale", "root")})
 
 

@@ -156,7 +156,7 @@ def _per_row(
 
 
 def _single(weights: NDArray[np.float64]) -> Weights:
-    """Return weights in single precision, or refuse those that overflow."""
+    """Return weights in single precision, or refuse weights that overflow in it."""
     with np.errstate(over="ignore"):
         single = weights.astype(np.float32)
     if not np.isfinite(single).all():

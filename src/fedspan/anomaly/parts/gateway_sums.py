@@ -1,4 +1,4 @@
-"""Learn on from the sums that gateways have kept: a site's rows are gone, and its sums take part in a federated sum.
+"""Keep learning from sums that gateways have kept: a site sends sums in place of rows that it no longer has.
 
 A site of a gateway has the file of a closed period in place of rows. Its sums become those about a common point, which
 add up: so a secure sum may carry them.

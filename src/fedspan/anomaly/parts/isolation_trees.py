@@ -1,16 +1,16 @@
 """Isolation trees whose cuts do not depend on rows: a site counts its rows in each leaf, and that is all it sends.
 
-The coordinator draws full binary trees of depth h. A node cuts a random column at a random point of its own interval,
-which begins as the range of the column's bulk. Counts of the leaves, summed over the sites, give the number of rows of
-every node. These give the depth at which a row of a leaf would be alone in a subsample of the rows, as in an isolation
-forest. A node counts if its cut separates rows. A path ends where the subsample has one row or fewer.
+The coordinator draws full binary trees of depth h. All nodes of a level cut the same column at the same point, drawn in
+the range of the column's bulk. So a tree is h comparisons, and the number of a row's leaf is their bits. Counts of the
+leaves, summed over the sites, give the number of rows of every node. These give the depth at which a row of a leaf
+would be alone in a subsample of the rows, as in an isolation forest. A node counts if its cut separates rows. A path
+ends where the subsample has one row or fewer.
 
 Nodes are numbered by level: the children of node k are 2 k + 1 and 2 k + 2.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector
+from fedspan.gateway.scorer import leaf_numbers
 from fedspan.sums.moments import row_totals
 from fedspan.sums.quantiles import quantiles
 from fedspan.sums.row_blocks import blocks, n_columns
@@ -33,66 +34,36 @@ Features = Annotated[NDArray[np.int64], ArrayOf("whole", 2, least=0, most=2**31)
 RANGE = (0.02, 0.98)
 #: Rows times trees that are followed at once.
 _CELLS = 2**17
-#: Rows that go down the trees together.
-_ROWS = 256
-#: The root's interval is wider than the range, on each side by up to this part of it, to cut off rows beyond the bulk.
+#: Cuts are drawn from a range that is wider, on each side by up to this part of it, to cut off rows beyond the bulk.
 _MARGIN = 1.0
+#: The largest depth, and the most leaves of all trees together.
+DEEPEST, MOST_LEAVES = 14, 2**25
 _EULER = 0.5772156649015329
 
 
 def grown_trees(
     low: Vector, high: Vector, *, n_trees: int, depth: int, rng: np.random.Generator
 ) -> tuple[Features, Matrix]:
-    """Return the columns and cuts (n_trees, 2^depth - 1) of trees over the ranges from `low` to `high` (d,)."""
-    d, inner = len(low), 2**depth - 1
+    """Return the columns and cuts (n_trees, depth) of the levels of trees over the ranges from `low` to `high` (d,)."""
+    d, trees = len(low), np.arange(n_trees)[:, None]
     span = np.where(high > low, high - low, 1.0)
-    features = rng.integers(d, size=(n_trees, inner))
-    cuts, place = np.empty((n_trees, inner)), rng.random((n_trees, inner))
-    left, right = np.empty((n_trees, 2 * inner + 1, d)), np.empty((n_trees, 2 * inner + 1, d))
-    left[:, 0] = low - _MARGIN * span * rng.random((n_trees, d))
-    right[:, 0] = high + _MARGIN * span * rng.random((n_trees, d))
-    tree = np.arange(n_trees)
-    for node in range(inner):
-        j = features[:, node]
-        at = left[tree, node, j] + (right[tree, node, j] - left[tree, node, j]) * place[:, node]
-        cuts[:, node] = at
-        for child in (2 * node + 1, 2 * node + 2):
-            left[:, child], right[:, child] = left[:, node], right[:, node]
-        right[tree, 2 * node + 1, j] = at
-        left[tree, 2 * node + 2, j] = at
-    return features, cuts
+    features, place = rng.integers(d, size=(n_trees, depth)), rng.random((n_trees, depth))
+    left = (low - _MARGIN * span * rng.random((n_trees, d)))[trees, features]
+    right = (high + _MARGIN * span * rng.random((n_trees, d)))[trees, features]
+    return features, left + (right - left) * place
 
 
 def leaves_of(X: Array, features: Array, cuts: Array) -> NDArray[np.intp]:
-    """Return the number (n, n_trees) of the leaf that each row reaches in each tree, from 0."""
-    trees, inner = cuts.shape
-    first, flat_features, flat_cuts = np.arange(trees) * inner, features.ravel().astype(np.intp), cuts.ravel()
-    node = np.zeros((len(X), trees), dtype=np.intp)
-    size = min(_ROWS, len(X))
-    rows = np.arange(size)[:, None] * X.shape[1]
-    places, columns = np.empty((size, trees), dtype=np.intp), np.empty((size, trees), dtype=np.intp)
-    bounds, values = np.empty((size, trees)), np.empty((size, trees))
-    for start in range(0, len(X), _ROWS):  # few enough that all of it stays in a processor's cache
-        own = node[start : start + _ROWS]
-        n, cells = len(own), np.ascontiguousarray(X[start : start + _ROWS], dtype=np.float64).ravel()
-        at, column, cut, value = places[:n], columns[:n], bounds[:n], values[:n]
-        for _ in range((inner + 1).bit_length() - 1):
-            np.add(own, first, out=at)
-            # Mode "clip" checks no place one by one; all are within the arrays.
-            np.take(flat_features, at, out=column, mode="clip")
-            np.take(flat_cuts, at, out=cut, mode="clip")
-            column += rows[:n]
-            np.take(cells, column, out=value, mode="clip")
-            own *= 2
-            own += 1
-            own += value >= cut
-    node -= inner
-    return node
+    """Return the number (n_trees, n) of the leaf that each row reaches in each tree, from 0."""
+    found, size = np.empty((len(cuts), len(X)), dtype=np.intp), max(1, _CELLS // len(cuts))
+    for start in range(0, len(X), size):
+        found[:, start : start + size] = leaf_numbers(X[start : start + size], features, cuts)
+    return found
 
 
 def of_leaves(site: Site, *, cuts: Array, **_: Any) -> int:
     """Return the mean number of rows per leaf: the smallest leaf has at most that."""
-    return len(site) // (1 + int(cuts.shape[-1]))
+    return len(site) >> min(int(cuts.shape[-1]), DEEPEST)
 
 
 @step("anomaly.leaf_counts", reveals="sums", counts=["n"], fewest=of_leaves, fewest_in_sums=False)
@@ -105,13 +76,13 @@ def local_leaf_counts(site: Site, features: Features, cuts: Matrix) -> dict[str,
 
 def counted_leaves(rows: Iterable[Array], features: Features, cuts: Matrix) -> NDArray[np.int64]:
     """Return the number (n_trees, 2^depth) of rows, which come in blocks, in each leaf of each tree."""
-    trees, leaves = len(cuts), cuts.shape[1] + 1
-    counts = np.zeros(trees * leaves, dtype=np.int64)
+    trees, leaves = len(cuts), 1 << cuts.shape[1]
+    counts, first = np.zeros(trees * leaves, dtype=np.int64), leaves * np.arange(trees)[:, None]
     for block in rows:
         size = max(1, _CELLS // trees)
         for start in range(0, len(block), size):
-            cells = leaves_of(block[start : start + size], features, cuts) + leaves * np.arange(trees)
-            counts += np.bincount(cells.ravel(), minlength=trees * leaves)
+            places = leaves_of(block[start : start + size], features, cuts) + first
+            counts += np.bincount(places.ravel(), minlength=trees * leaves)
     return counts.reshape(trees, leaves)
 
 
@@ -143,7 +114,7 @@ def leaf_counts(
     """Return the number of rows in the leaves of given trees, and that of all rows."""
     total = row_totals(["counts"], fed, local_leaf_counts, aggregator, features=features, cuts=cuts)
     counts = np.asarray(total.sums["counts"], dtype=np.float64)
-    wanted = (len(cuts), cuts.shape[1] + 1)
+    wanted = (len(cuts), 1 << cuts.shape[1])
     if counts.shape != wanted or total.n < 1 or (counts < 0).any():
         raise InputError(
             f"the sites' counts of {total.n} rows have the shape {counts.shape}, and must be numbers of at least 0 and "
@@ -159,11 +130,11 @@ def isolation_score(X: Array, features: Features, cuts: Matrix, depths: Matrix, 
     `depths` is (n_trees, 2^h), and `usual` the mean depth of a row in a random tree of as many rows.
     """
     check_trees(features, cuts, X.shape[1], depths)
-    found, tree = np.empty((len(X), 1)), np.arange(len(cuts))
+    found, tree = np.empty((len(X), 1)), np.arange(len(cuts))[:, None]
     size = max(1, _CELLS // len(cuts))
     for start in range(0, len(X), size):
         leaf = leaves_of(X[start : start + size], features, cuts)
-        found[start : start + size, 0] = depths[tree, leaf].mean(axis=1)
+        found[start : start + size, 0] = depths[tree, leaf].mean(axis=0)
     return np.asarray(np.exp2(-found / usual))
 
 
@@ -172,20 +143,14 @@ def isolation_shares(X: Array, features: Array, cuts: Array, depths: Array, gain
 
     A tree counts by the inverse of the row's depth, so that it counts most where the row is alone soonest.
     """
-    trees, inner = cuts.shape
-    tree, rows = np.arange(trees), np.arange(len(X))
-    shares = np.zeros((len(X), X.shape[1]))
+    tree, shares = np.arange(len(cuts))[:, None], np.zeros((X.shape[1], len(X)))
     leaf = leaves_of(X, features, cuts)
-    weight = 1.0 / np.maximum(depths[tree, leaf], 1.0)
-    node = leaf + inner
-    while node.any():  # all leaves are on one level, so that all rows reach the roots together
-        parent = (node - 1) // 2
-        part = weight * gains[tree, node]
-        for t in range(trees):
-            np.add.at(shares, (rows, features[t, parent[:, t]]), part[:, t])
-        node = parent
-    total = shares.sum(axis=1, keepdims=True)
-    return np.asarray(shares / np.where(total > 0, total, 1.0))
+    node, weight = leaf + (1 << cuts.shape[1]) - 1, 1.0 / np.maximum(depths[tree, leaf], 1.0)
+    for feature in features.T[::-1]:
+        np.add.at(shares, feature, weight * gains[tree, node])
+        node = (node - 1) // 2
+    total = shares.sum(axis=0)
+    return np.asarray((shares / np.where(total > 0, total, 1.0)).T)
 
 
 def node_counts(leaf_counts: Array) -> Matrix:
@@ -247,9 +212,12 @@ def _share(n: float, subsample: int) -> float:
 
 
 def check_trees(features: Array, cuts: Array, d: int, depths: Array | None = None) -> None:
-    """Refuse arrays that are no trees over rows of `d` columns."""
-    inner = cuts.shape[1]
-    full = inner > 0 and math.log2(inner + 1).is_integer()
-    fits = features.shape == cuts.shape and (depths is None or depths.shape == (len(cuts), inner + 1))
-    if not full or not fits or not len(cuts) or features.max() >= d:
-        raise InputError(f"features, cuts and depths are no full trees over rows of {d} columns")
+    """Refuse arrays that are no trees over rows of `d` columns, or of very many leaves."""
+    trees, depth = cuts.shape
+    leaves = 1 << min(depth, DEEPEST)
+    fits = features.shape == cuts.shape and (depths is None or depths.shape == (trees, leaves))
+    if not fits or not trees or not 0 < depth <= DEEPEST or trees * leaves > MOST_LEAVES or features.max() >= d:
+        raise InputError(
+            f"features, cuts and depths are no trees over rows of {d} columns, of a depth of at most {DEEPEST} and "
+            f"with at most {MOST_LEAVES:,} leaves"
+        )

@@ -1,4 +1,4 @@
-"""Base of the detectors that learn on from new rows, or from sums that gateways have kept."""
+"""Base of the detectors that keep learning from new rows, or from sums that gateways have kept."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class LearningDetector(FedDetector):
         at: str | float | datetime | None = None,
         monitor: Watcher | None = None,
     ) -> Self:
-        """Learn on from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
+        """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
-        of scores between edges 0.4 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out. With ``decay=1`` it counts by the number of rows of that model. Where sites may be malicious,
+        of scores between edges 0.4 % apart. Each row has the score that the model gave it before it learned from the
+        row. With ``decay=1`` that counts by the number of rows of that model. Where sites may be malicious,
         the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
 
         Parameters are those of `FedPCA.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
@@ -85,20 +85,18 @@ class LearningDetector(FedDetector):
             self._start_sketch(rows=0.0 if first else None)
             if first:
                 self._keep_sums(fed)
+                self.sketch_counts_ = self.sketch_counts_ + self._sketched(self._training_scores(fed))
+            elif self._in_one_call():
+                self._learn_scored(*self._new_sums(fed), factor, fed)
             else:
-                self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
-                before = self._sketched(self._scored(fed)) if self._scores_shift else None
-                rows = factor * self.n_samples_
-                self._learn_on(fed, factor)
-                self.sketch_counts_ = self._youth(rows, factor) * self.sketch_counts_
-            new = self._sketched(self._training_scores(fed))
-            if not first and before is not None:
-                new = self._shift_sketch(before, new)
-            self.sketch_counts_ = self.sketch_counts_ + new
-            if not first:
-                threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
-                self.offset_ = -threshold * (1.0 + self._rounding)
-                self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
+                new = self._sketched(self._scored(fed))
+
+                def update() -> None:
+                    self._learn_on(fed, factor)
+                    if self._scores_shift:
+                        self._shift_sketch(new, self._sketched(self._training_scores(fed)))
+
+                self._count_scores(new, factor, update)
 
         return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
 
@@ -111,7 +109,7 @@ class LearningDetector(FedDetector):
         batch: str | None = None,
         at: str | float | datetime | None = None,
     ) -> Self:
-        """Learn on from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
+        """Keep learning from the sums that gateways have kept of their rows; parameters are those of `partial_fit`.
 
         The sites are those that `fedspan.gateway_site` makes of ``fedspan gateway --periods``. Sums alone are needed.
         """
@@ -123,14 +121,40 @@ class LearningDetector(FedDetector):
             self._start_sketch()
             centre = getattr(self, "baseline_mean_", np.zeros(self.n_features_in_))
             rows, found = summed(centre, self.sketch_edges_, sums)
-            before = factor * self.n_samples_
-            self._learn_kept(rows, found, factor, sums)
-            self.sketch_counts_ = factor * self._youth(before, factor) * self.sketch_counts_ + found["counts"]
-            threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
-            self.offset_ = -threshold * (1.0 + self._rounding)
-            self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
+            self._learn_scored(rows, found, factor, sums)
 
         return self._learn_batch(fed, None, None, batch, fading, first=False, learn=learn, rows=False)
+
+    def _in_one_call(self) -> bool:
+        """Return whether the detector learns from new rows as from the sums of gateways, in one call."""
+        return False
+
+    def _new_sums(self, fed: Federation) -> tuple[RowMoments, dict[str, Any]]:
+        """Return the moments of new rows and the other sums that gateways keep."""
+        raise NotImplementedError
+
+    def _learn_scored(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
+        """Learn from sums of rows that were scored by this model, to which they were new."""
+        self._count_scores(found["counts"], factor, lambda: self._learn_kept(rows, found, factor, fed))
+
+    def _count_scores(self, new: Vector, factor: float, learn: Callable[[], None]) -> None:
+        """Count the scores of new rows by the model as it was before it learns from them, and take the threshold.
+
+        Without fading a score counts by the number of rows of the model that it comes from: the next model's count in
+        full. Where old rows fade, scores do so alike.
+        """
+        before = factor * self.n_samples_
+        learn()
+        youth = min(1.0, before / max(self.n_samples_, 1)) if factor == 1.0 else 1.0
+        youth *= self._comparable()
+        self.sketch_counts_ = youth * (factor * self.sketch_counts_ + new)
+        self._take_threshold()
+
+    def _take_threshold(self) -> None:
+        """Take the threshold from the counts of scores."""
+        threshold = quantile_between(self.sketch_edges_, self.sketch_counts_, self._level())
+        self.offset_ = -threshold * (1.0 + self._rounding)
+        self.score_levels_ = few_levels(self.sketch_edges_, shares_up_to(self.sketch_counts_[None])[0])
 
     @abstractmethod
     def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
@@ -165,25 +189,13 @@ class LearningDetector(FedDetector):
         """Return the number (q + 1,) of scores between the edges of the sketch."""
         return np.asarray(score_counts(scored, self.sketch_edges_[None], self._of_new_shares())[0])
 
-    def _shift_sketch(self, before: Vector, after: Vector) -> Vector:
-        """Move the edges by as much as the scores of new rows have moved; return their counts between these edges.
-
-        `before` and `after` count the same rows, by the model before it learned from them and after.
-        """
-        old, above = self.sketch_edges_, 1.0 - self._level()
+    def _shift_sketch(self, before: Vector, after: Vector) -> None:
+        """Move the edges by as much as the scores of new rows have, counted `before` the model learned and `after`."""
+        edges, above = self.sketch_edges_, 1.0 - self._level()
         # The mean of several quantiles around the threshold: a single one of few rows is noise, and noise adds up.
         levels = 1.0 - above * np.linspace(*_AROUND)
-        shifts = [quantile_between(old, after, level) - quantile_between(old, before, level) for level in levels]
-        self.sketch_edges_ = old + np.mean(shifts)
-        up_to = np.interp(self.sketch_edges_, old, np.cumsum(after)[:-1])
-        return np.diff(up_to, prepend=0.0, append=float(after.sum()))
-
-    def _youth(self, rows: float, factor: float) -> float:
-        """Return how much scores of `rows` before count: less, the younger the model was that they come from.
-
-        So a row counts by the number of rows of that model. Where old rows fade, they do so by `factor` alone.
-        """
-        return min(1.0, rows / max(self.n_samples_, 1)) if factor == 1.0 else 1.0
+        shifts = [quantile_between(edges, after, level) - quantile_between(edges, before, level) for level in levels]
+        self.sketch_edges_ = edges + np.mean(shifts)
 
     def _comparable(self) -> float:
         """Return how far scores so far are comparable with those that follow, from 0 to 1."""
@@ -206,7 +218,7 @@ class LearningDetector(FedDetector):
 
     @abstractmethod
     def _learn_on(self, fed: Federation, factor: float) -> None:
-        """Learn from new rows; those before count by `factor`."""
+        """Learn from new rows; `factor` multiplies the weight of earlier rows."""
 
     def _level_of_new_rows(self) -> float:
         """Return the level of scores of n rows left out above which a share ``1 - quantile`` of new rows is expected.

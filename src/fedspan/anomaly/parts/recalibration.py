@@ -3,7 +3,7 @@
 A quantile is taken of the scores of recent rows, counted between edges around the threshold. A site with few rows
 borrows from the training rows. Some of the recent rows may be attacks, so that the quantile is taken a little lower.
 
-Where rows drift, the threshold follows the share of rows above it: with a share e in a window, and 1 - quantile = a, it
+Where rows drift, the threshold follows the share of rows above it. With a share e in a window, and 1 - quantile = a, it
 moves by ``rate (e - a) w``. w is the distance of the threshold from the median of the scores. Over many windows the
 mean share is then a, whatever the drift (I. Gibbs and E. J. Candès, "Adaptive conformal inference under distribution
 shift", NeurIPS 2021; A. N. Angelopoulos et al., "Conformal PID control for time series prediction", NeurIPS 2023).
@@ -27,6 +27,8 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 _EDGES, _REACH, _FINE = 1025, 5.5, 0.1
+#: Rows that are expected beyond a site's own quantile, for its threshold to be that quantile.
+_BEYOND = 5.0
 
 
 def edges_around(threshold: float) -> Matrix:
@@ -36,15 +38,27 @@ def edges_around(threshold: float) -> Matrix:
 
 
 def sketch_edges(threshold: float) -> Matrix:
-    """Return every fourth of these edges (1, 257), between which a threshold is interpolated."""
+    """Return every fourth of the edges (1, 257) between which a threshold is interpolated."""
     return edges_around(threshold)[:, ::4]
 
 
-def thresholds_by_site(scored: Federation, *, edges: Matrix, level: float, usual: Vector) -> dict[str, float]:
-    """Return the threshold of each site, from its own scores and `usual` (1026,) counts that it borrows."""
+def thresholds_by_site(
+    scored: Federation, *, edges: Matrix, level: float, usual: Vector, common: float
+) -> dict[str, float]:
+    """Return the threshold of each site, from its own scores and `usual` (1026,) counts that it borrows.
+
+    A quantile needs some rows beyond it. With fewer than `_BEYOND` expected there, a site's threshold moves from the
+    `common` one by the square of that part of the way, in ratios: a few unusual rows, however large, can't move it far.
+    """
     scored.need_single_replies("a threshold for each site")
     replies = scored.accept(scored.ask(local_score_counts, edges=edges), lambda reply: _checked(reply, edges))
-    return {site: edge_above(edges[0], reply["counts"][0] + usual, level) for site, reply in replies.items()}
+    found = {}
+    for site, reply in replies.items():
+        counts = reply["counts"][0]
+        part = min(1.0, float(counts.sum()) * (1.0 - level) / _BEYOND)
+        start = max(common, np.finfo(np.float64).tiny)
+        found[site] = start * (edge_above(edges[0], counts + usual, level) / start) ** part**2
+    return found
 
 
 def common_threshold(scored: Federation, *, edges: Matrix, level: float, usual: Vector) -> float:

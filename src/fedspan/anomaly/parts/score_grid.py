@@ -29,8 +29,8 @@ MIDDLE, HIGH = 0.5, 0.95
 _EDGES = 257
 #: Rows that are counted at once.
 _ROWS = 2**15
-#: Few edges are compared with all values of a column one after the other, which is faster than a search.
-_COMPARED = 64
+#: Few edges are compared with all values of a column one after the other, which is faster than a search: of many rows.
+_COMPARED, _FEW_ROWS = 64, 1024
 _REACH, _FINE = 11.5, 0.2
 #: A spread below this part of the score is rounding.
 _ROUNDING = 1e-9
@@ -59,7 +59,7 @@ def local_score_counts(site: Site, edges: Matrix) -> dict[str, Any]:
     for batch in site.batches(_ROWS):
         columns = np.ascontiguousarray(np.asarray(batch.X, dtype=np.float64).T)
         for j, (column, at) in enumerate(zip(columns, edges, strict=True)):
-            if len(at) > _COMPARED:
+            if len(at) > _COMPARED or len(column) < _FEW_ROWS:
                 counts[j] += np.bincount(np.searchsorted(at, column, side="left"), minlength=counts.shape[1])
             else:
                 counts[j] += np.diff([0, *(np.count_nonzero(column <= edge) for edge in at), len(column)])

@@ -45,7 +45,7 @@ class HarmonyRows:
         return Z, unit(Z)
 
     def blocks(self, draw: int, blocks: int) -> list[NDArray[np.int64]]:
-        """Return the rows of each block, and none of one more."""
+        """Return the rows of each block, and an empty block at the end."""
 
         def drawn() -> list[NDArray[np.int64]]:
             of_row = blocks_of(self.keys, draw, blocks)

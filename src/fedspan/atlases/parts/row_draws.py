@@ -30,7 +30,7 @@ def row_keys(X: Matrix, steps: Matrix) -> NDArray[np.uint64]:
 
 
 def blocks_of(keys: NDArray[np.uint64], draw: int, blocks: int) -> NDArray[np.int64]:
-    """Return the block (n,) of each row in the draw of this number."""
+    """Return the block (n,) that each row is in, in the draw number `draw`."""
     return (_mixed(keys + np.uint64(draw)) % np.uint64(blocks)).astype(np.int64)
 
 

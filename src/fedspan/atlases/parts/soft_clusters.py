@@ -1,7 +1,7 @@
 """Soft clusters of rows on the unit sphere, with a penalty on clusters that hold too much of a row's batch.
 
-One round of Harmony (Korsunsky et al., Nature Methods 2019) is here a map of a row and its batch alone: the row's share
-of each cluster follows from the cluster's centre and the batch's penalty, its correction from the batch's effects.
+One round of Harmony (Korsunsky et al., Nature Methods 2019) is here a map of a row and its batch alone. The cluster's
+centre and the batch's penalty give the row's share of the cluster. The batch's effects give its correction.
 
 There may be several clusterings, from different starts: m of them have K clusters in all, one after another. A row's
 shares add up to 1 in each, and its correction is the mean of theirs.
@@ -41,7 +41,7 @@ class Rounds:
         return cls(np.zeros((0, K, d)), np.zeros((0, batches, K)), np.zeros((0, batches, K, d)), starts)
 
     def and_one(self, Y: Matrix, penalty: Matrix, effects: Matrix) -> Rounds:
-        """Return these rounds and one more."""
+        """Return the rounds with another one at the end."""
         return Rounds(
             np.concatenate([self.Y, Y[None]]),
             np.concatenate([self.penalties, penalty[None]]),

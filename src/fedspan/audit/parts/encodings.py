@@ -78,7 +78,7 @@ def floats_in(data: bytes) -> Iterator[Array]:
 
 
 def text_of(data: bytes) -> str:
-    """Return bytes as a text, one that is not readable as latin-1."""
+    """Return bytes as text: UTF-8, or latin-1 where they are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What one search of messages has at hand, and what it has found."""
+"""The input of one search of messages, and its findings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Findings:
             self.cut[search] = f"{search}: {most} of {count} {what}"
 
     def known(self, *searches: str) -> set[Place]:
-        """Return the places that these searches found something in."""
+        """Return the places where the named searches found rows."""
         return {place for name in searches for place in self.found[name].places}
 
 

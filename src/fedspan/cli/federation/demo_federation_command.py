@@ -24,7 +24,7 @@ _SITE = '[site]\nname = "{name}"\n\n[data]\nfile = "rows.npz"\n\n[rules]\nlevel 
 
 
 def demo(seed: int) -> int:
-    """Run it, and return 0 if both engines gave the same bytes, else 1."""
+    """Run the demonstration, and return 0 if both engines gave the same bytes, else 1."""
     begun = time.monotonic()
 
     def report(line: str) -> None:

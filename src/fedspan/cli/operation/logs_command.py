@@ -30,7 +30,7 @@ def logs(kit: Path, study: str | None, lines: int, follow: bool) -> int:
 
 
 def _added(before: str, after: str) -> str:
-    """Return what a log has more than before; all of it where it was begun again.
+    """Return what was added to a log, or the whole log if it was begun again.
 
     >>> _added("one", "one two")
     ' two'

@@ -9,7 +9,7 @@ _MODULE = "fedspan.cli.operation"
 
 
 def add_operation_commands(commands: Commands) -> None:
-    """Add them to ``fedspan``."""
+    """Add the commands of operators to ``fedspan``."""
     kit = path("kit", "KIT", "the kit of a coordinator, a site or a user")
     config = path("--config", "site.toml", "of a site: the owner's file")
     commands.add(

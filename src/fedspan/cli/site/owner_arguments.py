@@ -10,7 +10,7 @@ MODULE = "fedspan.cli.site.decide_command"
 
 
 def add_owner_commands(site: Commands) -> None:
-    """Add them to the group ``fedspan site``."""
+    """Add the owner's commands to the group ``fedspan site``."""
     file = path("file", "site.toml", "the site's file")
     study = option("study", "its name, or the beginning of it, as 'fedspan site studies' prints it", metavar="STUDY")
     why = option("--why", "the reason, for the user", default="", metavar="TEXT")

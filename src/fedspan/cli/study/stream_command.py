@@ -1,6 +1,6 @@
 """``fedspan run --partial``: rounds of a study whose tables grow, each of which takes what is new at each site.
 
-A round is one folder, and ``stream.json``, which is replaced as a whole, names the last accepted one with the place of
+A round is one folder. ``stream.json``, which is replaced as a whole, names the last accepted round with the place of
 each site behind it. A kill at any moment leaves the accepted round: its successor is begun again, and takes the same
 rows and those that came since.
 """

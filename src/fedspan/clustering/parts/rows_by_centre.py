@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
@@ -74,9 +74,8 @@ def local_means(site: Site, centres: Stack, wanted: Wanted, weighted: bool = Fal
     sums, spread = np.zeros((b * k, d)), np.zeros(b * k)
     for X, labels in labelled(site, centres) if every == 1 else _labelled_sample(site, centres, every):
         cells = (labels + k * np.arange(b)).ravel()
-        rows = np.repeat(np.arange(len(X)), b)
         times = np.ones(len(cells)) if weights is None else np.repeat(weights[at : at + len(X)], b)
-        sums += csr_array((times, (cells, rows)), shape=(b * k, len(X))) @ X
+        sums += csc_array((times, cells, np.arange(0, len(cells) + 1, b)), shape=(b * k, len(X))) @ X
         counts += np.bincount(cells, None if weights is None else times, minlength=b * k)
         spread += np.bincount(cells, times * squared_apart(X, centres, labels).ravel(), minlength=b * k)
         at += len(X)
@@ -168,8 +167,8 @@ class Clusters:
 class Moved:
     """Centres (b, k, d) after one round.
 
-    `counts` are the rows of each before it, or their weights, `spread` (b, k) their squared distances to it after, and
-    `inertia` (b,) all squared distances before.
+    `counts` are the rows of each before it, or their weights. `spread` (b, k) has their squared distances to it after,
+    and `inertia` (b,) all squared distances before.
     """
 
     centres: NDArray[np.float64]
@@ -268,10 +267,13 @@ def moved_centres(centres: Array, sizes: Array, seen: Federation, rule: Aggregat
 def distances_to_centres(X: Array, centres: Matrix) -> Array:
     """Return the distances (n, k) of rows to centres (k, d), in the rows' precision."""
     found = np.empty((len(X), len(centres)), dtype=np.float32 if X.dtype == np.float32 else np.float64)
-    for j, centre in enumerate(centres):  # by differences: a common offset costs nothing
-        D = X - centre
-        found[:, j] = np.sqrt(np.vecdot(D, D))
-    return found
+    rows = _rows_of_block(centres[None])
+    for start in range(0, len(X), rows):
+        part = slice(start, start + rows)
+        for j, centre in enumerate(centres):  # by differences: a common offset costs nothing
+            D = X[part] - centre
+            found[part, j] = np.vecdot(D, D)
+    return np.sqrt(found, out=found)
 
 
 def closest_labels(X: Array, centres: Array) -> Labels:

@@ -86,7 +86,7 @@ class CellTable:
         return _Chosen(self)
 
     def copy(self, deep: bool = False) -> CellTable:
-        """Return this table; a deep copy of cells in memory is their own."""
+        """Return this table, or with ``deep`` a table with its own copy of cells in memory."""
         if not deep or isinstance(self.data, _CellFile):  # what a file holds can't be written from here
             return self.chosen(slice(None))
         from anndata import AnnData

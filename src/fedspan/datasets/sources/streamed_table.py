@@ -122,11 +122,16 @@ class _Files(_Table):
         return made
 
     def _batches(self, rows: int) -> Iterator[NDArray[Any]]:
+        import pyarrow as pa
+
         names = list(self.feature_names or ())
-        for fragment in self._dataset.get_fragments():
-            for batch in _fragment_batches(fragment, self._dataset.schema, names, rows):
-                if batch.num_rows:
-                    yield _values(batch, names, text=self.text)
+        try:
+            for fragment in self._dataset.get_fragments():
+                for batch in _fragment_batches(fragment, self._dataset.schema, names, rows):
+                    if batch.num_rows:
+                        yield _values(batch, names, text=self.text)
+        except pa.ArrowException as error:
+            raise InputError(f"{self.label} can't be read: {error}") from None
 
 
 class _Query(_Table):
@@ -180,6 +185,7 @@ class _Query(_Table):
 
 def _dataset(source: Any) -> Any:
     """Return the Arrow dataset of a file, or of the files of a folder."""
+    import pyarrow as pa
     import pyarrow.dataset as ds
 
     path = Path(os.fspath(source))
@@ -191,7 +197,35 @@ def _dataset(source: Any) -> Any:
     if len(found) != 1 or None in found:
         what = "holds files of several kinds" if len(found) > 1 else "is, or holds, no file that can be streamed"
         raise InputError(f"{path} {what}: use Parquet, Feather or CSV files of one kind ({', '.join(kinds)})")
-    return ds.dataset([str(file) for file in files], format=found.pop())
+    kind, paths = str(found.pop()), [str(file) for file in files]
+    try:
+        made = ds.dataset(paths, format=kind)
+        return ds.dataset(paths, format=kind, schema=_common_schema(made, path, counts=kind != "csv"))
+    except pa.ArrowException as error:
+        raise InputError(f"{path} can't be read: {error}") from None
+
+
+def _common_schema(dataset: Any, path: Path, *, counts: bool) -> pa.Schema:
+    """Return the columns of the first file, which all must have, with types that hold the values of all files.
+
+    Without `counts` whole numbers are no type of their own: the cells that decide it may come late in a file.
+    """
+    import pyarrow as pa
+
+    names = dataset.schema.names
+    schemas = []
+    for fragment in dataset.get_fragments():
+        own = fragment.physical_schema
+        lacking = [name for name in names if name not in own.names]
+        if lacking:
+            raise InputError(f"{path}: the file {Path(fragment.path).name} has no column {lacking[0]!r}, others have")
+        schemas.append(pa.schema([own.field(name) for name in names]))
+    common = pa.unify_schemas(schemas, promote_options="permissive")
+    if counts:
+        return common
+    numbers = (pa.types.is_integer, pa.types.is_null)
+    fields = [field.with_type(pa.float64()) if any(one(field.type) for one in numbers) else field for field in common]
+    return pa.schema(fields)
 
 
 def _fragment_batches(fragment: Any, schema: Any, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:

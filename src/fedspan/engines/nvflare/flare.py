@@ -60,7 +60,7 @@ Answer = Callable[[str, str, Head, bytes], "Message | Future[Message]"]
 
 
 class RefusedError(ConnectionError):
-    """The other side is there, and refuses the message."""
+    """The other side answers, and refuses the message."""
 
 
 def carrier(cell: Any, channel: str, *, stream: bool = False, one_way: bool = False) -> Carry:
@@ -102,6 +102,19 @@ def release(body: object) -> None:
     """Free the bytes of a body that was received as a stream."""
     if isinstance(body, memoryview):
         body.release()
+
+
+def taken(body: Any) -> bytes | memoryview:
+    """Return the bytes of a body; NVIDIA FLARE keeps those of a stream no longer."""
+    if not isinstance(body, memoryview):
+        return bytes(body)
+    whole = body.obj
+    if isinstance(whole, bytearray) and len(whole) == len(body):
+        body.release()
+        return memoryview(whole).toreadonly()
+    copy = bytes(body)
+    body.release()
+    return copy
 
 
 def serve(cell: Any, channel: str, answer: Answer) -> None:
@@ -149,7 +162,7 @@ class Judge(Protocol):
     site_versions: dict[str, str]
 
     def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
-        """Return why a process may not register; `heard` is when its name was heard of last."""
+        """Return why a process may not register; `heard` is the time of its name's last message."""
 
     def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
         """Take note of a process that has registered."""

@@ -70,7 +70,7 @@ class SpooledRows:
         self._file = tempfile.TemporaryFile(prefix="fedspan-", buffering=0)  # noqa: SIM115
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Write rows (n, columns) after those before."""
+        """Append rows (n, columns)."""
         left = memoryview(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
         while left:
             left = left[self._file.write(left) :]

@@ -35,8 +35,8 @@ T = TypeVar("T")
 _KEPT_BYTES, _STREAMED_ROWS = 2**28, 2**14
 #: A transform that makes at most as many columns of twice as many, or more, is applied once.
 _FEW_COLUMNS = 4
-#: Deviation of a share of the noise, in steps of a secure sum's resolution, from which rounding each part leaves the
-#: distribution of their sum unchanged for all purposes.
+#: Deviation of a share of the noise, in steps of a secure sum's resolution. From this one on, rounding each part leaves
+#: the distribution of their sum unchanged for all purposes.
 _LEAST_STEPS = 1024
 #: Bytes of sparse rows that are made dense at a time.
 _SPARSE_BLOCK = 2**22
@@ -220,7 +220,11 @@ class Site:
         transform = None if data.transform_takes_frame else data.transform
         # A step that has looked at the number of columns may find that there are few.
         few = self._few_numbers(transform) if transform is not None and "no rows" in data.computed else None
-        for start in range(0, len(self), rows):
+        n = len(self)
+        if 0 < n <= rows and transform is None and data.sparse is None:
+            yield RowBatch(self.X, data.y, data.task, data.sample_weight)
+            return
+        for start in range(0, n, rows):
             part = slice(start, start + rows)
             if few is not None:
                 X = few.rows(start, rows)

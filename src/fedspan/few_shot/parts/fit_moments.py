@@ -1,8 +1,8 @@
 """How well a representation fits, how large the tasks' coefficients are in it, and how many directions they use.
 
-In r directions the coefficients ``b_k`` that the sites find have a second moment M. Noise alone would give them
-``C = sigma^2 (T_k' T_k)^-1`` on average, which a site knows: what is left, M - C, is that of the true ones. One round,
-2 r^2 + 3 numbers up per site.
+In r directions the coefficients ``b_k`` that the sites find have a second moment M. Noise alone would give them ``C =
+sigma^2 (T_k' T_k)^-1`` on average, which a site knows. What is left, M - C, is that of the true ones. One round, 2 r^2
++ 3 numbers up per site.
 
 To choose the rank, M and C are measured in R directions, more than needed; by sums, where tasks have rows at several
 sites, from the normal equations of all q tasks. Directions in which M is several times C are kept. Only tasks with

@@ -50,8 +50,8 @@ class Tasks:
     offset : floats
         Share of the targets' square that lies in the tasks' means.
     spread, uneven : floats
-        Largest second moment of the features in any direction, without sampling errors, and as a multiple of the mean
-        over all directions: 1 for white features.
+        `spread` is the largest second moment of the features in any direction, without sampling errors. `uneven` is
+        that moment as a multiple of the mean over all directions: 1 for white features.
     strange : tuple of site names
         Sites to leave out. Their rows have no task where those of most sites have one, or the reverse, or their labels
         are unlike those of most sites.

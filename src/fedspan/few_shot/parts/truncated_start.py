@@ -114,7 +114,7 @@ def local_own_product(site: Site, U: Matrix, alpha: NotNegative, intercept: bool
 
 @dataclass(frozen=True)
 class StartPlan:
-    """What both starts need to know: `columns` directions are wanted, `payload` goes to every step.
+    """The plan of both starts: `columns` directions are wanted, and `payload` goes to every step.
 
     That is ``alpha`` (targets above its root are truncated), ``intercept``, and ``parts`` (the sites use the first of
     this number of parts of their rows).

@@ -16,8 +16,8 @@ from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import block_rows, nearest, nearest_in_blocks
 
 Array = NDArray[Any]
-#: Rows above which NN-descent should be cheaper: extrapolated from `benchmarks/neighbors.py` (at 10,000 it takes 8
-#: times as long as the blocks, whose time grows with n^2), not measured at that size.
+#: Rows above which NN-descent should be cheaper. This is extrapolated from `benchmarks/neighbors.py`, not measured at
+#: that size: at 10,000 rows it takes 8 times as long as the blocks, whose time grows with n^2.
 DESCENT_ABOVE = 100_000
 #: NN-descent searches more neighbours than are wanted, by plain coordinates; then residuals decide among them.
 _MORE = 1.5

@@ -24,7 +24,8 @@ Tensor = Any  # of torch
 EXAGGERATION = 12.0
 #: In both parts, as in openTSNE; no point moves further in a step.
 _MOMENTUM, _FARTHEST = 0.8, 5.0
-#: The widest cell of the grid, in units where q falls to a half at 1, and the fewest and the most nodes in a direction.
+#: The widest cell of the grid, in units where q falls to a half at 1. Then the fewest and the most nodes in a
+#: direction.
 _CELL, _FEWEST_NODES, _MOST_NODES = 0.2, 128, 2048
 _LEAST_CELL = 1e-9
 _CORNERS_APART = ((0, 1, 1, 2), (1, 0, 2, 1), (1, 2, 0, 1), (2, 1, 1, 0))

@@ -3,7 +3,7 @@
 In each epoch the ties that are due, by their weights, pull their two ends together. Each end is pushed away from a few
 rows drawn at random. UMAP itself moves rows tie by tie; here an epoch has four turns, in each of which the forces on a
 row are added up. On numpy, or with tensors of torch on a GPU. There forces are added as whole numbers, whose sum does
-not depend on the order: a seed gives the same map again on the same device.
+not depend on the order. So a seed gives the same map again on the same device.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _TorchDraws:
 
 
 def sums_by_row(rows: Array, values: Array, n: int) -> Array:
-    """Return the sums (q, n) in double precision of values (q, m) of torch by their row (m,), in any order the same."""
+    """Return the sums (q, n) of torch values (q, m) by their row (m,) in double precision, the same in any order."""
     import torch
 
     total = torch.zeros((len(values), n), dtype=torch.int64, device=values.device)

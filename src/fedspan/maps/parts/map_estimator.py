@@ -110,7 +110,7 @@ class FedMap(_MapParameters, ClassNamePrefixFeaturesOutMixin, FedTransformer, Po
         """Place new rows on the map, each at a mean of its nearest rows there; of a federation, at its sites.
 
         Then everything that the map knows goes to the sites: landmarks, and the landmark coordinates and positions of
-        *all* rows of the map, of any site. Do so only where the sites may see each other's rows.
+        *all* rows of all sites. Do so only where the sites may see each other's rows.
         """
         check_is_fitted(self)
         form = landmark_form((self.landmarks_ - self.centre_) / self.scale_, self.method, self.residuals_)

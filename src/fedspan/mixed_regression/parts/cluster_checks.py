@@ -125,7 +125,7 @@ def warn_of_clusters(
     options: Mapping[str, Any],
     limit: int,
 ) -> None:
-    """Warn of a `spare` cluster, of one that may hold two, and of a reached `limit` of clusters (0: none)."""
+    """Warn of a `spare` cluster, a cluster that may hold two, and a reached `limit` of clusters (0: none)."""
     what = [] if spare is None else [f"cluster {spare} has no sites"]
     if spare is not None and who.rows[spare] >= 0.5:
         what = [f"cluster {spare} has the same model as another one, up to noise"]

@@ -98,7 +98,7 @@ class StopRule:
     """Stop when clusters stay and no model moves by more than `tol` of the longest one; never with ``tol=0``.
 
     Where sites drop out and return, models never settle: stop when they vary about a mean, which is then the result.
-    Lengths of models are those of their difference from `origin` (d,), by default 0: a large mean of the targets must
+    Lengths of models are those of their difference from `origin` (d,), by default 0. A large mean of the targets must
     not stop a refinement early.
     """
 

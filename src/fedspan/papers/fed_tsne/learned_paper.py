@@ -144,7 +144,7 @@ class Leak:
     psnr: float | None
 
     def cells(self) -> list[str]:
-        """Return both as text."""
+        """Return the relative error and the PSNR as text."""
         return [f"{self.relative_error:.2g}", "" if self.psnr is None else f"{self.psnr:.1f} dB"]
 
 

@@ -165,8 +165,8 @@ class Consensus:
     def _spectra(self, fed: Federation, products: int) -> tuple[dict[str, float], float | None, float | None]:
         """Request eigenvalues and numbers of rows before the first round.
 
-        Returns the largest eigenvalue of each site's C_i, the rows that all sites divide by (``None``: each by its
-        own), and the paper's rho of 1 in our numbers where it applies.
+        Returns the largest eigenvalue of each site's C_i, and the rows that all sites divide by (``None``: each by its
+        own). Then the paper's rho of 1 in our numbers, where it applies.
         """
         replies = fed.ask(local_spectrum, n_columns=self.n_columns, rank=self.rank, products=products)
         replies = fed.accept(replies, _checked_spectrum)

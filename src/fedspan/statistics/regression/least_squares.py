@@ -158,11 +158,12 @@ def inner_penalty(design: Design, penalty: Vector) -> Matrix:
 def _mixed(design: Design, level: float, b: Vector, last: Total, total: float) -> LinearFit:
     """Return the fit with random effects of the sites."""
     by_site = whole(last, by_site=(last["by_site"].shape[0], len(b) + 2))["by_site"]
-    if not (by_site[:, 0] >= 0).all():
+    weights, columns, residuals = by_site[:, 0], by_site[:, 1:-1], by_site[:, -1]
+    if not (weights >= 0).all():
         raise MessageError("a site reports a weight below 0: leave out the site that you do not trust")
-    sums = SiteSums(last["gram"], last["moment"], float(last["squares"]), by_site, int(last["n"]))
-    if int((by_site[:, 0] > 0).sum()) < 2:
+    if int((weights > 0).sum()) < 2:
         raise InputError("site_effect='random' needs rows at two sites or more: the variance between sites is unknown")
+    sums = SiteSums(last["gram"], last["moment"], float(last["squares"]), int(last["n"]), weights, columns, residuals)
     found = random_intercept(sums)
     columns = design.to_columns(b + found.coef)
     columns[:1] += level * design.intercept

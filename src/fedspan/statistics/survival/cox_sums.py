@@ -1,8 +1,9 @@
 """What the sites add up for Cox regression: sums over the rows that leave at each grid point.
 
-With ``w_i = exp(z_i' b)``, a site sends for each grid point k the sums of w and w z over the rows that leave there, and
-of those that have the event there. The coordinator adds them up from the end: S0 and S1 over the rows at risk. The
-matrix S2 of all products would take q^2 numbers at each grid point. But the information needs only its weighted sum
+With ``w_i = exp(z_i' b)``, a site sends two sums of w and w z for each grid point k. One is over the rows that leave
+there, the other over those that have the event there. The coordinator adds them up from the end: S0 and S1 over the
+rows at risk. The matrix S2 of all products would take q^2 numbers at each grid point. But the information needs only
+its weighted sum
 
     sum_k c_k S2_k = sum_i w_i z_i z_i' C_i,    C_i = sum of c_k over the grid points k at which row i is at risk,
 

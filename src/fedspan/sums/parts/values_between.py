@@ -32,7 +32,7 @@ class _Kept:
     values: list[tuple[Vector, Counts]]
 
     def holds(self, low: Keys, high: Keys) -> bool:
-        """Return whether intervals lie in those whose values are kept."""
+        """Return whether intervals lie within the intervals whose values are kept."""
         return len(low) == len(self.low) and bool((low >= self.low).all() and (high <= self.high).all())
 
 

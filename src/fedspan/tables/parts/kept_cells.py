@@ -35,11 +35,11 @@ class KeptCells:
         return cls(float(kept[0]), *kept[1:].reshape(3, -1))
 
     def array(self) -> Vector:
-        """Return all of it as one array that a model keeps."""
+        """Return the kept cells as one array that a model stores."""
         return np.concatenate([[self.n], self.present, self.mean, self.scatter])
 
     def merged(self, new: KeptCells, factor: float) -> KeptCells:
-        """Return the cells of both; those of `self` count by `factor`."""
+        """Return the cells of both, where `factor` multiplies the weight of `self`."""
         old, present = factor * self.present, factor * self.present + new.present
         whole = np.where(present > 0, present, 1.0)
         apart = new.mean - self.mean

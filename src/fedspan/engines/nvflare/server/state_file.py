@@ -28,7 +28,7 @@ class StateFile:
         return {"when": time.time(), "sites": sorted(known.sites), "online": online, "disabled": known.disabled}
 
     def keep(self) -> None:
-        """Write the file again and again, as long as the process runs."""
+        """Write the file at regular intervals, as long as the process runs."""
         while True:
             with suppress(OSError):  # a full disk does not end the coordinator
                 write_json(self._kit / "online.json", self.state())

@@ -68,12 +68,12 @@ class SiteEvents:
             report(f"{name} is silent")
 
     def online(self) -> list[str]:
-        """Return the sites that were heard of lately."""
+        """Return the sites that sent a message recently."""
         with self._lock:
             return sorted(set(self._heard) - self._silent)
 
     def watch(self) -> None:
-        """Check again and again."""
+        """Check which sites are silent, at regular intervals."""
         while True:
             time.sleep(1.0)
             self.check()

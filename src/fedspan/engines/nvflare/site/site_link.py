@@ -36,6 +36,7 @@ from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.engines.nvflare.site.worker_process import LONGEST, socket_path
 from fedspan.engines.remote.messages.environment import fedspan_version
+from fedspan.engines.remote.messages.identity import Authority
 from fedspan.errors import FedspanError
 
 #: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
@@ -43,8 +44,8 @@ home: Path | None = None
 restart: Callable[[str], None] = report
 leave: Callable[[str], None] = report
 
-#: Seconds without a message from the coordinator, which probes while a user is connected, after which no user is: the
-#: worker may then read its data again.
+#: Seconds without a message from the coordinator, which probes while a user is connected. After them no user is
+#: connected: the worker may then read its data again.
 IDLE = 15.0
 
 #: Seconds between two checks of the connection.
@@ -155,7 +156,7 @@ class SiteLink:
                 restart(f"the coordinator is at {server} now")
 
     def ask(self, request: bytes) -> bytes:
-        """Return the worker's answer."""
+        """Send a request to the worker, and return its answer."""
         with self._lock:
             link = self._free.pop() if self._free else None
         if link is not None and link.poll():  # a worker sends nothing without a request: this one has ended
@@ -174,9 +175,11 @@ class SiteLink:
 
     def watch(self) -> None:
         """Release what no user needs any more; start again where the kit has changed; warn before its end."""
-        began = None
+        began, authority = None, Authority.from_kit(self._kit)
         while True:
             with suppress(FedspanError, OSError):  # of a file that is just being written
+                if repaired := authority.repair():
+                    report(repaired)
                 began = began or kit_identity(self._kit)
                 self.check_kit(began)
             time.sleep(EVERY)

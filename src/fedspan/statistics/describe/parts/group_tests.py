@@ -1,7 +1,8 @@
 """Tests of whether groups differ, from what descriptions have: moments and counts.
 
-Each gives what SciPy gives for the pooled rows: Welch's t test and the analysis of variance from moments, Wilcoxon's
-rank sum test and that of Kruskal and Wallis from counts of values, and the chi-square test from a table of counts.
+Each gives what SciPy gives for the pooled rows: Welch's t test and the analysis of variance come from moments.
+Wilcoxon's rank sum test and that of Kruskal and Wallis come from counts of values, and the chi-square test from a table
+of counts.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Grouping:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """What steps need to know of it."""
+        """The grouping as parameters of steps."""
         return {"by": self.by, "groups": np.array(self.names, dtype=str)}
 
 

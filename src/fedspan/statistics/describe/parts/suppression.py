@@ -1,10 +1,10 @@
 """Suppression of small cells, and of more cells, so that totals do not give them back.
 
 Published counts are cells that are bound by sums: the cells of a row add up to its total. Cells of fewer rows than
-`least` are hidden. An attacker that knows all other cells, all sums, and that a hidden cell is not empty could still
-bound it from both sides, by linear programming. So more cells are hidden (complementary suppression). In the end the
-bounds of each small cell are at least `least` apart, and no hidden cell can be solved for. Tables of one run agree on
-what they hide: what one of them shows is public in the others.
+`least` are hidden. An attacker may know all other cells, all sums, and that a hidden cell is not empty. By linear
+programming it could still bound the cell from both sides. So more cells are hidden (complementary suppression). In the
+end the bounds of each small cell are at least `least` apart, and no hidden cell can be solved for. Tables of one run
+agree on what they hide: what one of them shows is public in the others.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _slow(left: list[float], patience: int) -> bool:
 
 
 def _solved(H: Matrix, score: Vector) -> Vector:
-    """Return ``H^-1 score``; where H is no longer positive, by a little of its diagonal more."""
+    """Return ``H^-1 score``; where H is not positive definite, add a little of its diagonal first."""
     unit = np.sqrt(np.maximum(np.diag(H), np.finfo(np.float64).tiny))
     C, scaled = H / np.outer(unit, unit), score / unit
     for more in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):

@@ -26,13 +26,15 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SiteSums:
-    """Products of all rows (k, k), (k,), residual squares; by site n, sums of Z and of residuals (s, k + 2); rows."""
+    """Products of all rows and their number; by site the weight (s,), and sums of Z (s, k) and of residuals (s,)."""
 
     gram: Matrix
     moment: Vector
     squares: float
-    by_site: Matrix
     n: int
+    weights: Vector
+    columns: Matrix
+    residuals: Vector
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def random_intercept(sums: SiteSums) -> RandomIntercept:
     found = _profile(sums, theta)
     df = sums.n - len(sums.moment)
     within = found.squares / df
-    n, s, t = sums.by_site[:, 0], sums.by_site[:, 1:-1], sums.by_site[:, -1]
+    n, s, t = sums.weights, sums.columns, sums.residuals
     effects = theta / (1 + theta * n) * (t - s @ found.coef)
     loglik = -(found.objective + df * (1 + math.log(2 * math.pi / df))) / 2
     return RandomIntercept(
@@ -82,7 +84,7 @@ def random_intercept(sums: SiteSums) -> RandomIntercept:
 
 
 def _profile(sums: SiteSums, theta: float) -> _Profile:
-    n, s, t = sums.by_site[:, 0], sums.by_site[:, 1:-1], sums.by_site[:, -1]
+    n, s, t = sums.weights, sums.columns, sums.residuals
     c, slope = theta / (1 + theta * n), (1 + theta * n) ** -2.0
     M = sums.gram - s.T @ (c[:, None] * s)
     m = sums.moment - s.T @ (c * t)

@@ -238,7 +238,7 @@ def _near_most(votes: Array, rule: Aggregator, n: Array) -> Array:
         return found
     middle = np.median(votes, axis=0)
     apart = _NEAR * np.median(np.abs(votes - middle), axis=0)
-    return np.clip(found, middle - apart, middle + apart)
+    return np.asarray(np.clip(found, middle - apart, middle + apart))
 
 
 def moved_centres(centres: Array, sizes: Array, seen: Federation, rule: Aggregator | None = None) -> Clusters:

@@ -94,3 +94,12 @@ def test_weights_of_a_regression_may_single_out_a_row_as_the_page_says(tmp_path)
     assert isinstance(found, dict), found
     alone = [1.0, *rows[7]]
     np.testing.assert_allclose(found["information"][0] / found["information"][0, 0], alone)
+
+
+def test_counts_of_guessed_names_may_be_of_one_row_as_the_page_says(tmp_path):
+    frame = table().assign(patient=[f"p{i}" for i in range(60)])
+    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', frame)
+    names = {"first_names": np.array(["p58"]), "second_names": np.array(["f", "m"])}
+    found = desk.ask("describe.cross_counts", payload={"first": 3, "second": 2, **names})
+    assert found["counts"].tolist() == [[0, 1]]
+    desk.worker.close()

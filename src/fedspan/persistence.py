@@ -129,6 +129,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     fs.load(f"{folder}/scaler.fedspan").mean_
     array([2.])
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"load takes the path of a model's file or of a study's folder, and not {path!r}")
     if Path(path).is_dir():
         return _of_study(Path(path))
     return _of_file(path)

@@ -118,3 +118,17 @@ def test_files_and_folders_of_one_name_have_different_sites(folder):
         rows(int(year)).to_csv(folder / year / "ward" / "a.csv", index=False)
     sites = written("2023/ward/a.csv", "2024/ward/a.csv")["data"]["sites"]
     assert sites == {"2023-ward-a": "2023/ward/a.csv", "2024-ward-a": "2024/ward/a.csv"}
+
+
+def test_units_empty_columns_and_names_of_two_lines(folder):
+    table = rows(0).assign(empty=None, mass=[f"{k + 0.5} kg" for k in range(len(rows(0)))], room="3B")
+    table = table.rename(columns={"dose": "dose\n(mg)"})
+    table.to_csv("a.csv", index=False)
+    table.assign(pulse=["low", "high"] * (len(table) // 2) + ["low"] * (len(table) % 2)).to_csv("b.csv", index=False)
+    study = written("a.csv", "b.csv")
+    assert {"empty", "mass"} <= set(study["data"]["drop"])
+    text = (folder / "study.toml").read_text()
+    assert "left out: it is empty" in text
+    assert "left out: numbers with 'kg': take it out of the cells" in text
+    assert "#   dose (mg) " in text
+    assert "numbers in 'a.csv'" in text

@@ -86,3 +86,22 @@ def test_names_pass_through_an_encoder(tmp_path, frame, capsys):
     path.write_text(text.replace("[model]", "[[preprocess]]\nname = 'FedStandardScaler'\n\n[model]"))
     assert main(["run", str(path)]) == 0
     assert "dose " in capsys.readouterr().out
+
+
+def test_rows_with_gaps_or_unknown_names_have_an_empty_prediction(tmp_path, frame, capsys):
+    model = run(tmp_path, "FedLinearRegression", "'days'", ["died"], "categorical = ['answer']\nmissing = 'drop'\n")
+    new = frame[["age", "dose", "answer"]].head(6)
+    expected = model.predict(new)
+    new = new.assign(age=[np.nan, *new["age"][1:]], answer=[*new["answer"][:5], "maybe"])
+    assert model.complete_rows(new).tolist() == [False, *[True] * 4, False]
+    new.to_csv(tmp_path / "new.csv", index=False)
+    assert (
+        main(["apply", str(tmp_path / "results"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "out.csv")]) == 0
+    )
+    found = pd.read_csv(tmp_path / "out.csv", skip_blank_lines=False)["prediction"]
+    np.testing.assert_allclose(found, [np.nan, *expected[1:5], np.nan])
+    assert "2 empty (cells missing, or unknown to the model)" in capsys.readouterr().out
+    new.loc[:, "answer"] = "maybe"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    assert main(["apply", str(tmp_path / "results"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "o.csv")]) == 2
+    assert "no row has a known value in every column" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv
 
 from fedspan.datasets.sources import Dialect, FileSource, missing_words, read_table
 from fedspan.datasets.sources.csv_dialect import detected
@@ -158,6 +159,36 @@ def test_thousands_are_detected_and_read(tmp_path, text, thousands, numbers):
     np.testing.assert_array_equal(read_table(path, found)["n"].to_numpy(dtype=float), numbers)
 
 
+def test_percent_signs_behind_numbers_are_read_as_numbers(tmp_path):
+    path = written(tmp_path, "n;w;x\n97 %;a%;1,5%\nNA;b;-2,25 %\n8%;c;.\n")
+    frame = read_table(path, Dialect(";", ",", missing=(".",)))
+    np.testing.assert_array_equal(frame["n"], [97, np.nan, 8])
+    np.testing.assert_array_equal(frame["x"], [1.5, -2.25, np.nan])
+    assert frame["w"].tolist() == ["a%", "b", "c"]
+
+
+def test_titles_above_the_names_are_skipped(tmp_path):
+    for above in ("Report 2024\n", "# made by device 7\n\n# twice\n", '"two\nlines"\n'):
+        path = written(tmp_path, above + "a;b\n1;x\n2;y\n")
+        assert detected(path).separator == ";"
+        assert read_table(path, Dialect(";")).to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
+    with pytest.raises(InputError, match="line 4 has 3 fields"):
+        read_table(written(tmp_path, "Report\na,b\n1,2\n1,2,3\n"))
+    assert read_table(written(tmp_path, "a\n1\n2\n")).to_dict("list") == {"a": [1, 2]}
+
+
+def test_a_name_of_two_lines(tmp_path):
+    assert list(read_table(written(tmp_path, '"weight\n(kg)",b\n1,2\n'))) == ["weight\n(kg)", "b"]
+
+
+def test_a_file_is_read_once(tmp_path, monkeypatch):
+    """A late word or decimal makes no second pass over the file."""
+    reads, read = [], csv.read_csv
+    monkeypatch.setattr(csv, "read_csv", lambda *given, **named: reads.append(1) or read(*given, **named))
+    read_table(written(tmp_path, "a,b,c\n" + "1,2,3\n" * 300_000 + "1.5,n/b,NA\n"))
+    assert len(reads) == 1
+
+
 def test_points_in_two_meanings_stay_text(tmp_path):
     path = written(tmp_path, "n;x\n1.250;0,5\n1,5;1,5\n1.5;2,5\n")
     assert read_table(path, Dialect(";", ","))["n"].tolist() == ["1.250", "1,5", "1.5"]
@@ -200,13 +231,14 @@ def test_words_that_were_taken_as_missing_are_counted(tmp_path):
         ("a;b\n1,5;x\n-2;\n;1,5\n", Dialect(";", ",")),
         ("a,b\ntrue,7\nfalse,\n", Dialect()),
         ("a,b\n1,2020-01-01\n?,word\n", Dialect(missing=("?",))),
+        ("a;b\n1;-9\n2,5;3\n1.000;-9\n", Dialect(";", ",", missing=("-9",))),
     ],
 )
 def test_what_the_first_rows_show_and_what_all_cells_settle_are_the_same(tmp_path, monkeypatch, text, dialect):
     path = tmp_path / "rows.csv"
     path.write_text(text, encoding="utf-8")
     shown = read_table(path, dialect)
-    monkeypatch.setattr("fedspan.datasets.sources.csv_table._csv_type", lambda found, dialect: pa.string())
+    monkeypatch.setattr("fedspan.datasets.sources.csv_table._FIRST_ROWS", 1)
     settled = read_table(path, dialect)
     pd.testing.assert_frame_equal(shown, settled)
     assert missing_words(shown) == missing_words(settled)

@@ -116,6 +116,18 @@ def test_excel_sheets(tmp_path):
     assert found["code"].tolist() == ["1", "x", "2"]
 
 
+def test_titles_above_the_names_of_a_sheet_are_no_names(tmp_path):
+    table = (["age", "ward"], [20, "A"], [30.5, None])
+    workbook(tmp_path / "rows.xlsx", (["Report 2024", None], [None, None], *table))
+    found = read_table(tmp_path / "rows.xlsx")
+    assert found["age"].tolist() == [20, 30.5]
+    assert found["ward"].fillna("-").tolist() == ["A", "-"]
+    workbook(tmp_path / "rows.xlsx", (["age", None], [20, 7000], [30.5, None], [None, 7001]))
+    with pytest.raises(InputError, match=r"has values in column 2, which has no name") as caught:
+        read_table(tmp_path / "rows.xlsx")
+    assert "700" not in str(caught.value)
+
+
 def test_a_column_that_turns_into_text_is_text_from_its_beginning(tmp_path, small_batches):
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n" + "".join(f"{k}.50,1\n" for k in range(20)) + "n/b,2\n")

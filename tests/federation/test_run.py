@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.attacks import SignFlip
 from fedspan.errors import (
     InputError,
     MessageError,
@@ -197,3 +198,11 @@ def test_observers_are_notified_as_the_run_goes(fed):
     expected = [("began", "test"), *rounds, ("ended", "all 2 rounds done")]
     assert for_one.lines == expected
     assert for_all.lines == expected
+
+
+def test_what_can_not_observe_or_attack_is_refused_before_any_run(fed):
+    with pytest.raises(InputError, match="observe takes an Observer"):
+        fed.observe(3)
+    for attack in ("SignFlip", SignFlip):
+        with pytest.raises(InputError, match="an attack is a callable"):
+            fed.corrupt(attack, sites=["a"])

@@ -443,8 +443,9 @@ def test_targets_that_are_missing_or_not_finite_are_refused():
         fs.FedMixedRegressor(1).fit(made[0], y, sites=made[2])
     with pytest.raises(InputError, match=r"y contains NaN or infinity: site '0001' \(1 values\)"):
         fs.FedMixedRegressor(1).fit(fs.federate(made[0], y, sites=made[2]))
-    with pytest.raises(fs.errors.QuorumError, match="has no y"):
+    with pytest.raises(fs.errors.QuorumError, match="has no y") as caught:
         fs.FedMixedRegressor(1).fit(fs.federate(made[0], sites=made[2]))
+    assert str(caught.value).count("has no y") == 1  # one reason of many sites is stated once
 
 
 def test_steps_and_weights_of_the_paper():

@@ -201,7 +201,7 @@ def test_scaled_scores_are_densities_of_the_data_as_given():
         ({"n_components": 0}, "n_components=0 must be a whole number between"),
         ({"n_components": 1.5}, "n_components=1.5"),
         ({"n_components": True}, "n_components=True"),
-        ({"n_components": "mle"}, "n_components='mle'"),
+        ({"n_components": "most"}, "n_components='most'"),
         ({"n_components": 0.5, "solver": "stack"}, "cannot know"),
         ({"solver": "magic"}, "solver='magic' must be one of"),
         ({"oversampling": -1}, "oversampling=-1"),

@@ -301,8 +301,21 @@ def test_old_batches_are_forgotten():
     assert found["new"] == ("b",)
 
 
-@pytest.mark.parametrize(("decay", "counted"), [(1.0, 0.5), (0.5, 0.5)])
+@pytest.mark.parametrize(("decay", "counted"), [(1.0, 0.5 * (300 + 300)), (0.5, 0.5 * 300 + 300)])
 def test_scores_count_by_the_rows_of_their_model_or_fade(decay, counted):
     X = np.random.default_rng(0).normal(size=(600, 3))
+    # All scores come from the model of 300 rows, and the next ones from one of 600.
     detector = fs.FedPCADetector().partial_fit(X[:300]).partial_fit(X[300:], decay=decay)
-    assert detector.sketch_counts_.sum() == pytest.approx(300 + counted * 300)
+    assert detector.sketch_counts_.sum() == pytest.approx(counted)
+
+
+@pytest.mark.parametrize("kind", [fs.FedPCADetector, fs.FedAnomalyDetector])
+def test_the_next_rows_of_a_drifting_stream_raise_few_false_alarms(kind):
+    model, rng = kind(), np.random.default_rng(0)
+    alarms = []
+    for batch in range(25):
+        new = rng.normal(size=(600, 6)) * (1 + 0.015 * batch) + 0.3 * batch
+        if batch > 15:
+            alarms.append(np.mean(model.predict(new) == -1))
+        model.partial_fit(new, decay=0.7)
+    assert abs(np.mean(alarms) - 0.05) < 0.015

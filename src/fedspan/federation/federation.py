@@ -347,6 +347,8 @@ class Federation:
         attack can be simulated in one process. It sees the replies of its group, and writes what its sites would mask.
         The groups' sums are added up in the clear, as the record then states.
         """
+        if not callable(attack) or isinstance(attack, type):
+            raise InputError(f"an attack is a callable, such as fedspan.attacks.SignFlip(), and not {attack!r}")
         secure = self.policy.secure_sum
         if not (self.policy.groups and self._root.simulated):
             self.need_single_replies("an attack")
@@ -360,6 +362,8 @@ class Federation:
 
     def observe(self, observer: Observer) -> None:
         """Report all runs that begin from now on to `observer`."""
+        if not isinstance(observer, Observer):
+            raise InputError(f"observe takes an Observer, such as fedspan.report.LivePage, and not {observer!r}")
         self._root.observers += (observer,)
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 - Missing: empty text, the marks in `MISSING` in any case ("-", "NA", "null", ...), infinities, and numbers beyond
   `LARGEST` in magnitude, whose powers would overflow. "none" is a name, such as that of a diagnosis.
-- A number: text such as ``"12"``, ``" 1e3"``, ``"0x1f"``, ``"true"``.
+- A number: text such as ``"12"``, ``" 1e3"``, ``"0x1f"``, ``"true"``, ``"97 %"`` (97).
 - A name: any text that is not missing, with single white space. Whole numbers are written without a fraction, so that
   ``"80"`` and ``"80.0"`` are one name.
 """
@@ -21,7 +21,7 @@ MISSING = frozenset(
 #: No measurement is larger, and the fourth powers of a billion such numbers can still be added up.
 LARGEST = 1e70
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(\s*%)?", re.ASCII)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII)
 _TRUTH = {"true": 1.0, "false": 0.0}
@@ -32,7 +32,8 @@ def name(text: str) -> str:
     text = " ".join(text.split())
     text = text.encode("utf-8", "replace").decode()  # bytes that were no text
     lower = text.lower()
-    if lower in MISSING or (_NUMBER.fullmatch(lower) and abs(float(lower)) > LARGEST):
+    found = _NUMBER.fullmatch(lower)
+    if lower in MISSING or (found and abs(float(found[1])) > LARGEST):
         return ""
     if lower in _TRUTH:
         return text.capitalize()
@@ -44,8 +45,8 @@ def name(text: str) -> str:
 def number(text: str) -> float:
     """Return the number that a cell's text reads as, or NaN. It may be infinite, or beyond `LARGEST`."""
     lower = text.strip().lower()
-    if _NUMBER.fullmatch(lower):
-        return float(lower)
+    if found := _NUMBER.fullmatch(lower):
+        return float(found[1])
     if _HEXADECIMAL.fullmatch(lower):
         return float(int(lower, 16))
     return _TRUTH.get(lower, math.nan)

@@ -172,7 +172,7 @@ def fold_of_rows(site: Site, folds: int, draw: int, by_class: bool) -> NDArray[n
     """Return the number of each row's fold (n,)."""
     y = _target(site)
     if by_class and y is None:
-        raise InputError(f"site {site.name!r} has no y, and folds by class need one")
+        raise InputError("the site has no y, and folds by class need one: federate(X, y) gives it")
     order = generator(0, "fold", site.name).permutation(len(site))
     if y is not None:  # also without `by_class`: two partitions into blocks would have smaller parts in common
         order = order[np.argsort(np.unique(y[order], return_inverse=True)[1], kind="stable")]

@@ -195,7 +195,7 @@ def _outlier(fed: Federation) -> float:
 def _own_y(site: Site) -> NDArray[Any]:
     y = site.y
     if y is None:
-        raise InputError(f"site {site.name!r} has no y, and this score compares with it")
+        raise InputError("the site has no y, and this score compares with it: federate(X, y) gives it")
     return y.ravel()
 
 

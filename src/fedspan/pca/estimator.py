@@ -21,6 +21,7 @@ from fedspan.pca.covariance import moment_axes
 from fedspan.pca.noisy_covariance import NoisyCovariance, noisy_covariance
 from fedspan.pca.parts.consensus import check_settings
 from fedspan.pca.parts.kept_axes import KeptAxes, axes_with_new
+from fedspan.pca.parts.likely_rank import likely_rank
 from fedspan.pca.parts.principal_axes import residual
 from fedspan.pca.solvers import SOLVERS, Solution, cheaper_solver, solve, widest_products
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
@@ -52,8 +53,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
 
     Parameters
     ----------
-    n_components : int, float, "auto" or None, default=None
-        The number of components, a share of the variance between 0 and 1 (solver ``"covariance"``), or all.
+    n_components : int, float, "auto", "mle" or None, default=None
+        The number of components, a share of the variance between 0 and 1, ``"mle"`` for the most likely number (Minka,
+        2000; both with solver ``"covariance"``), or all.
         ``"auto"`` (solver ``"subspace_median"``): the directions that most sites share, of the `max_components` (at
         most half of the columns) that each of them sends. Reliable only with many more columns than that.
     solver : str, default="auto"
@@ -472,16 +474,18 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
             raise InputError("solver='stack' averages nothing, and takes no aggregator: choose another solver")
         k = self.n_components
         averaged = self.solver == "subspace_median" and self.output != "node"
-        if isinstance(k, str) and not (k == "auto" and averaged):
+        if isinstance(k, str) and k != "mle" and not (k == "auto" and averaged):
             raise InputError(
-                f"n_components={k!r} must be a number, or 'auto' with solver='subspace_median' and an output that is "
-                "not 'node'"
+                f"n_components={k!r} must be a number, 'mle', or 'auto' with solver='subspace_median' and an output "
+                "that is not 'node'"
             )
         if self._is_share():
-            real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
+            if k != "mle":
+                real_number("n_components", k, above=0, below=1, why=" as a share of the variance, or a whole number")
             if self.solver not in ("auto", "covariance"):
                 raise InputError(
-                    f"n_components={k!r} is a share, which solver={self.solver!r} cannot know: use 'covariance'"
+                    f"n_components={k!r} needs all variances, which solver={self.solver!r} cannot know: use "
+                    "'covariance'"
                 )
         check_settings(self)
         for name, least in {"oversampling": 0, "iterations": 1, "max_components": 1, "groups": 1}.items():
@@ -489,7 +493,8 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
                 whole_number(name, getattr(self, name), least)
 
     def _is_share(self) -> bool:
-        return isinstance(self.n_components, float | np.floating)
+        """Return whether the number of components depends on all variances."""
+        return self.n_components == "mle" or isinstance(self.n_components, float | np.floating)
 
     def _rank(self, found: Moments) -> int:
         """Return the number of axes to request: at most the smaller of rows and columns."""
@@ -502,6 +507,11 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
                 )
             raise InputError(f"n_samples={found.n}: PCA needs at least two rows")
         k = self.n_components
+        if k == "mle" and found.weight < len(found.mean):
+            raise InputError(
+                f"n_components='mle' needs at least as many rows as columns, and there are {found.weight:g} rows of "
+                f"{len(found.mean)} columns: choose a number"
+            )
         if k is None or self._is_share():
             return most
         if k == "auto":
@@ -511,7 +521,7 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
     def _chosen_solver(self, fed: Federation, rank: int) -> str:
         if self.solver != "auto":
             return self.solver
-        chosen, why = "covariance", "a share of the variance needs all of it"
+        chosen, why = "covariance", "the number of components depends on all variances"
         if not self._is_share():
             chosen, why = cheaper_solver(self.n_features_in_, rank + self.oversampling, fed.policy.max_bytes)
         fed.log(solver=chosen, why=why)
@@ -527,7 +537,9 @@ class FedPCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LearnsOn):
         k = min(len(axes.scatter), int(n), self.n_features_in_, rank)
         variance, total = axes.scatter[:k] / free, axes.total / free
         ratio = variance / total if total > 0 else np.zeros(k)
-        if self._is_share():
+        if self.n_components == "mle":
+            k = likely_rank(variance, n)
+        elif self._is_share():
             share = float(cast(float, self.n_components))
             k = min(k, int(np.searchsorted(np.cumsum(ratio), share, side="right")) + 1)
         self.n_samples_ = n

@@ -84,9 +84,10 @@ class RowMoments(NamedTuple):
         Beside a block, memory is that of the products.
         """
         found, group = None, _Group(d, products)
+        rows = max(1, _CACHED_BYTES // (8 * max(1, d)))
         for X, weights in blocks:
-            for start in range(0, len(X), group.rows):
-                part = slice(start, start + group.rows)
+            for start in range(0, len(X), rows):
+                part = slice(start, start + rows)
                 if group.parts == _AT_ONCE:
                     found = group.moments() if found is None else cls.merged([found, group.moments()])
                     group = _Group(d, products)
@@ -156,7 +157,6 @@ class _Group:
     """
 
     def __init__(self, d: int, products: bool) -> None:
-        self.rows = max(1, _CACHED_BYTES // (8 * max(1, d)))
         self.parts = self.n = 0
         self.weight = 0.0
         self._columns = d

@@ -68,8 +68,8 @@ class LearningDetector(FedDetector):
         """Keep learning from new rows alone, a table (with ``sites``) or a federation; the first call is a fit.
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
-        of scores between edges 0.4 % apart. Each row has the score that the model of its time gave it, as if the row
-        had been left out. With ``decay=1`` it counts by the number of rows of that model. Where sites may be malicious,
+        of scores between edges 0.4 % apart. Each row has the score that the model gave it before it learned from the
+        row. With ``decay=1`` that counts by the number of rows of that model. Where sites may be malicious,
         the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
 
         Parameters are those of `FedPCA.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
@@ -85,21 +85,18 @@ class LearningDetector(FedDetector):
             self._start_sketch(rows=0.0 if first else None)
             if first:
                 self._keep_sums(fed)
+                self.sketch_counts_ = self.sketch_counts_ + self._sketched(self._training_scores(fed))
             elif self._in_one_call():
                 self._learn_scored(*self._new_sums(fed), factor, fed)
-                return
             else:
-                self.sketch_counts_ = factor * self._comparable() * self.sketch_counts_
-                before = self._sketched(self._scored(fed)) if self._scores_shift else None
-                rows = factor * self.n_samples_
-                self._learn_on(fed, factor)
-                self.sketch_counts_ = self._youth(rows, factor) * self.sketch_counts_
-            new = self._sketched(self._training_scores(fed))
-            if not first and before is not None:
-                new = self._shift_sketch(before, new)
-            self.sketch_counts_ = self.sketch_counts_ + new
-            if not first:
-                self._take_threshold()
+                new = self._sketched(self._scored(fed))
+
+                def update() -> None:
+                    self._learn_on(fed, factor)
+                    if self._scores_shift:
+                        self._shift_sketch(new, self._sketched(self._training_scores(fed)))
+
+                self._count_scores(new, factor, update)
 
         return self._learn_batch(X, y, sites, batch, fading, first=first, learn=learn)
 
@@ -138,9 +135,19 @@ class LearningDetector(FedDetector):
 
     def _learn_scored(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
         """Learn from sums of rows that were scored by this model, to which they were new."""
+        self._count_scores(found["counts"], factor, lambda: self._learn_kept(rows, found, factor, fed))
+
+    def _count_scores(self, new: Vector, factor: float, learn: Callable[[], None]) -> None:
+        """Count the scores of new rows by the model as it was before it learns from them, and take the threshold.
+
+        Without fading a score counts by the number of rows of the model that it comes from: the next model's count in
+        full. Where old rows fade, scores do so alike.
+        """
         before = factor * self.n_samples_
-        self._learn_kept(rows, found, factor, fed)
-        self.sketch_counts_ = self._youth(before, factor) * (factor * self.sketch_counts_ + found["counts"])
+        learn()
+        youth = min(1.0, before / max(self.n_samples_, 1)) if factor == 1.0 else 1.0
+        youth *= self._comparable()
+        self.sketch_counts_ = youth * (factor * self.sketch_counts_ + new)
         self._take_threshold()
 
     def _take_threshold(self) -> None:
@@ -182,25 +189,13 @@ class LearningDetector(FedDetector):
         """Return the number (q + 1,) of scores between the edges of the sketch."""
         return np.asarray(score_counts(scored, self.sketch_edges_[None], self._of_new_shares())[0])
 
-    def _shift_sketch(self, before: Vector, after: Vector) -> Vector:
-        """Move the edges by as much as the scores of new rows have moved; return their counts between these edges.
-
-        `before` and `after` count the same rows, by the model before it learned from them and after.
-        """
-        old, above = self.sketch_edges_, 1.0 - self._level()
+    def _shift_sketch(self, before: Vector, after: Vector) -> None:
+        """Move the edges by as much as the scores of new rows have, counted `before` the model learned and `after`."""
+        edges, above = self.sketch_edges_, 1.0 - self._level()
         # The mean of several quantiles around the threshold: a single one of few rows is noise, and noise adds up.
         levels = 1.0 - above * np.linspace(*_AROUND)
-        shifts = [quantile_between(old, after, level) - quantile_between(old, before, level) for level in levels]
-        self.sketch_edges_ = old + np.mean(shifts)
-        up_to = np.interp(self.sketch_edges_, old, np.cumsum(after)[:-1])
-        return np.diff(up_to, prepend=0.0, append=float(after.sum()))
-
-    def _youth(self, rows: float, factor: float) -> float:
-        """Return how much scores of `rows` before count: less, the younger the model was that they come from.
-
-        So a row counts by the number of rows of that model. Where old rows fade, they do so by `factor` alone.
-        """
-        return min(1.0, rows / max(self.n_samples_, 1)) if factor == 1.0 else 1.0
+        shifts = [quantile_between(edges, after, level) - quantile_between(edges, before, level) for level in levels]
+        self.sketch_edges_ = edges + np.mean(shifts)
 
     def _comparable(self) -> float:
         """Return how far scores so far are comparable with those that follow, from 0 to 1."""

@@ -67,9 +67,11 @@ def apply(study: Path, new: Path, out: Path, site: str | None = None) -> int:
     except (ValueError, TypeError) as error:  # of scikit-learn, about rows that the model can't take
         raise InputError(f"{new}: {str(error).splitlines()[0]}") from None
     _write(results, out, dialect or Dialect())
-    alarms = f", {int(results['alarm'].sum()):,} alarms" if "alarm" in results else ""
+    about = f", {int(results['alarm'].sum()):,} alarms" if "alarm" in results else ""
+    empty = int(results.isna().any(axis=1).sum())
+    about += f", {empty:,} empty (cells missing, or unknown to the model)" if empty else ""
     print_line(
-        f"{out}: {len(results):,} rows{alarms}; column{'s' * (results.shape[1] > 1)} {listed(list(results.columns))}"
+        f"{out}: {len(results):,} rows{about}; column{'s' * (results.shape[1] > 1)} {listed(list(results.columns))}"
     )
     return 0
 
@@ -196,6 +198,13 @@ def _given(
     if is_clusterer(model) and hasattr(model, "predict"):
         return pd.DataFrame({"cluster": model.predict(rows)})
     if hasattr(model, "predict"):
+        if getattr(model, "missing", None) == "drop":
+            complete = model.complete_rows(rows)
+            if not complete.any():
+                raise InputError(f"{new}: no row has a known value in every column of the model: fill them in")
+            if not complete.all():
+                found = _given(model, rows[complete], names, frame[complete], training, new)
+                return found.reindex(np.where(complete, complete.cumsum() - 1, -1)).reset_index(drop=True)
         given = _of_rows(model, frame, training, new)
         results = pd.DataFrame({"prediction": model.predict(rows, **given)})
         if hasattr(model, "predict_proba"):

@@ -27,6 +27,7 @@ _SITE_NAMES = ("site", "hospital", "clinic", "center", "centre", "gateway", "dev
 _LABELS = ("label", "attack", "anomaly", "is_anomaly", "outlier")
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|uuid|guid|key|nr)|.*Id|patient|row|index", re.ASCII)
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?", re.ASCII)
+_WITH_UNIT = r"^\s*[-+]?\d+(?:[.,]\d+)*\s*([^\d.,;:+-][^\d.,;:+-]*)$"
 _CLOCK = re.compile(r"(.*[_ -])?(ts|time|timestamp|date|datetime|epoch)", re.ASCII | re.IGNORECASE)
 _SINCE_1970 = 1e8  # seconds until 1973: larger numbers under such names are clock times
 _FEWEST = 20  # rows from which on values that are all different look like identifiers
@@ -44,6 +45,7 @@ class _Column:
     distinct: int
     why_not: str = ""
     lacking: int = 0
+    numbers_in: tuple[str, ...] = ()
 
     def line(self, width: int) -> str:
         about = [self.kind]
@@ -51,9 +53,11 @@ class _Column:
             about.append(f"{self.distinct:,} different value{'s' * (self.distinct != 1)}")
         if self.missing:
             about.append(f"{self.missing:,} missing cell{'s' * (self.missing != 1)}")
+        if self.numbers_in:
+            about.append(f"numbers in {listed(self.numbers_in)}")
         if self.why_not:
             about.append(f"left out: {self.why_not}")
-        return f"#   {self.name:{width}}  {', '.join(about)}"
+        return f"#   {_on_one_line(self.name):{width}}  {', '.join(about)}"
 
 
 def init(files: Sequence[Path]) -> int:
@@ -71,7 +75,7 @@ def init(files: Sequence[Path]) -> int:
         if not len(frame):
             raise InputError(f"{file} has no rows: leave it out")
     site_column = _site_column(frames[0]) if len(files) == 1 else None
-    columns = _columns(frames, site_column)
+    columns = _columns(files, frames, site_column)
     if all(column.lacking for column in columns):
         raise InputError(
             f"no column is in all of {listed([str(file) for file in files])}: rename columns that mean the same, or "
@@ -138,16 +142,17 @@ def _site_column(frame: pd.DataFrame) -> str | None:
     return next(iter(named or found), None)
 
 
-def _columns(frames: Sequence[pd.DataFrame], site_column: str | None) -> list[_Column]:
+def _columns(files: Sequence[Path], frames: Sequence[pd.DataFrame], site_column: str | None) -> list[_Column]:
     names = dict.fromkeys(name for frame in frames for name in frame.columns if name != site_column)
-    return [_column(str(name), frames) for name in names]
+    return [_column(str(name), files, frames) for name in names]
 
 
-def _column(name: str, frames: Sequence[pd.DataFrame]) -> _Column:
+def _column(name: str, files: Sequence[Path], frames: Sequence[pd.DataFrame]) -> _Column:
     import pandas as pd
 
     parts = [frame[name] for frame in frames if name in frame.columns]
-    kinds = {kind_of(part) for part in parts if not part.isna().all()} or {"number"}
+    own = {file: kind_of(frame[name]) for file, frame in zip(files, frames, strict=True) if name in frame.columns}
+    kinds = {kind for kind, part in zip(own.values(), parts, strict=True) if not part.isna().all()} or {"number"}
     kind = next((kind for kind in ("text", "time", "duration", "number", "integer") if kind in kinds), "boolean")
     filled = [part.dropna() for part in parts]
     cells: pd.Series[Any] = pd.concat([part.astype(str) if kind == "text" else part for part in filled])
@@ -156,15 +161,26 @@ def _column(name: str, frames: Sequence[pd.DataFrame]) -> _Column:
     why_not = ""
     if lacking:
         why_not = f"{lacking} of {len(frames)} files lack it"
+    elif not len(cells):
+        why_not = "it is empty"
     elif name.lower() in _LABELS:
         why_not = "its name is that of a label"
     elif kind == "time" or (len(cells) and _seem_times(name, kind, cells)):
         why_not = "times of new rows would all be unusual"
+    elif kind == "text" and distinct > _FEWEST and (unit := _unit_of(cells)):
+        why_not = f"numbers with {_on_one_line(unit)!r}: take it out of the cells"
     elif kind == "text" and len(cells) >= _FEWEST and distinct > 0.5 * len(cells):
         why_not = "nearly every row has a value of its own"
     elif kind == "integer" and len(cells) >= _FEWEST and distinct == len(cells) and _IDENTIFIER.fullmatch(name):
         why_not = "it numbers the rows"
-    return _Column(name, kind, missing, distinct, why_not, lacking)
+    numbers_in = [str(file) for file, found in own.items() if found != "text"] if kind == "text" else []
+    return _Column(name, kind, missing, distinct, why_not, lacking, tuple(numbers_in))
+
+
+def _unit_of(cells: pd.Series[Any]) -> str:
+    """Return the unit that nearly all texts have behind a number, or nothing."""
+    units = cells.str.extract(_WITH_UNIT, expand=False).str.strip().value_counts()
+    return str(units.index[0]) if len(units) and units.iloc[0] > 0.9 * len(cells) else ""
 
 
 def _seem_times(name: str, kind: str, cells: pd.Series[Any]) -> bool:
@@ -199,7 +215,7 @@ def _text(
         lines.append(f"label = {_quoted(label)}  # shown as colour in the report, not learned from")
     if drop:
         lines.append(f"drop = {_quoted(drop)}  # not learned from, see below")
-    width = max(len(column.name) for column in columns)
+    width = max(len(_on_one_line(column.name)) for column in columns)
     lines += [
         '# missing = ["?", "-9"]                # words that mean a missing cell, besides an empty one',
         '# target = "..."                       # the column that a regression learns to predict',
@@ -262,6 +278,10 @@ def _site_names(files: Sequence[Path]) -> list[str]:
 
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _on_one_line(name: str) -> str:
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
 
 
 def _quoted(value: str | Sequence[str]) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,12 +30,11 @@ Words = dict[str, dict[str, int]]
 def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Opened:
     """Open a CSV file with a header; `words` gets the words that were taken as missing cells, when it is read.
 
-    A column holds truth values, whole numbers or numbers if all of its cells do; otherwise it is text. The first rows
-    show what a column seems to be, and the file is read so. Where a later cell contradicts them, it is read again as
-    text, and all cells settle what a column is.
+    A column holds truth values, whole numbers or numbers if all of its cells do; otherwise it is text. The file is read
+    once, as text. Of each column the first cells show what to try, and all cells settle what it is.
     """
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv as arrow_csv
 
     separator = dialect.separator or separator
     if separator == dialect.decimal:
@@ -49,23 +52,21 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     ) -> dict[str, Any]:
         return {
             # With one thread, a bad line has its number.
-            "read_options": csv.ReadOptions(encoding=dialect.encoding, use_threads=not lines, block_size=block),
-            "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=lines, invalid_row_handler=bad),
-            "convert_options": csv.ConvertOptions(
-                decimal_point=dialect.decimal,
-                null_values=[""],
-                true_values=_TRUTH[:3],
-                false_values=_TRUTH[3:],
-                strings_can_be_null=True,
-                check_utf8=False,  # done for the columns that stay text
-                **more,
+            "read_options": arrow_csv.ReadOptions(
+                encoding=dialect.encoding, use_threads=not lines, block_size=block, skip_rows=above
+            ),
+            "parse_options": arrow_csv.ParseOptions(
+                delimiter=separator, newlines_in_values=lines, invalid_row_handler=bad
+            ),
+            # The letters of the columns that stay text are checked afterwards.
+            "convert_options": arrow_csv.ConvertOptions(
+                null_values=[""], strings_can_be_null=True, check_utf8=False, **more
             ),
         }
 
-    if _is_empty(file):
-        raise InputError(f"{file} is empty: its first line must name the columns")
-    schema = _look(file, lambda block: options(bad=lambda row: "skip", block=block))
-    names = [name for name in schema.names if name]
+    _refuse_no_text(file, dialect.encoding)
+    all_names, above = _header(file, dialect.encoding, separator)
+    names = [name for name in all_names if name]
     # Every block costs time for each column.
     block = min(_LARGEST_BLOCK, max(2**22, 2**12 * len(names)))
     marks = [mark for mark in ";\t|," if mark != separator and mark in names[0]] if len(names) == 1 else []
@@ -75,38 +76,33 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
             f"separator = {marks[0]!r}"
         )
 
-    def table_of(types: dict[str, pa.DataType], newlines: bool = False) -> pa.Table:
+    def texts_of(wanted: list[str], newlines: bool = False) -> pa.Table:
         bad_rows.clear()
         try:
-            found = options(lines=newlines, block=block, column_types=types, include_columns=list(types))
-            return csv.read_csv(file, **found)
+            types = dict.fromkeys(wanted, pa.string())
+            return arrow_csv.read_csv(
+                file, **options(lines=newlines, block=block, column_types=types, include_columns=wanted)
+            )
         except pa.ArrowInvalid:
             if not bad_rows:
                 raise
             if not newlines:  # perhaps a cell holds the end of a line
-                return table_of(types, newlines=True)
+                return texts_of(wanted, newlines=True)
             _refuse_row(bad_rows, file)
             raise
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
-        found = {entry.name: entry.type for entry in schema}
-        types = {name: _csv_type(found[name], dialect) for name in wanted}
-        try:
-            table = table_of(types)
-        except pa.ArrowInvalid:
-            table = table_of(dict.fromkeys(wanted, pa.string()))
+        texts = texts_of(wanted).columns[::-1]
         columns = []
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            settled, counts = (
-                _settled(column, dialect, types[name]) if pa.types.is_string(column.type) else (column, {})
-            )
+        for name in wanted:
+            settled, counts = _settled(texts.pop(), dialect)  # the text of a column goes as its numbers come
             settled.validate(full=pa.types.is_string(settled.type))
             columns.append(settled)
             words.update({name: counts} if counts else {})
-        yield from pa.table(columns, names=table.column_names).to_batches()
+        yield from pa.table(columns, names=wanted).to_batches()
 
-    if len(names) < len(schema.names):
-        _refuse_unnamed(csv.read_csv(file, **options(lines=True, column_types={"": pa.string()})), file)
+    if len(names) < len(all_names):
+        _refuse_unnamed(arrow_csv.read_csv(file, **options(lines=True, column_types={"": pa.string()})), file)
     return names, batches
 
 
@@ -123,31 +119,21 @@ _LOOKS_PLAIN = re.compile(r"\s*([-+.\d].*|true|false|inf|infinity|)\s*", re.IGNO
 _LARGEST_BLOCK = 2**26
 #: Rows of a column whose cells show that it is text.
 _FIRST_ROWS = 50
+#: Lines above the names of the columns, and that of the names.
+_MOST_TITLES = 50
 
 
-def _look(file: Path, options: Callable[[int], dict[str, Any]]) -> pa.Schema:
-    """Return the names of the columns and what the first rows, about a thirtieth of the file, seem to be."""
-    from pyarrow import ArrowInvalid, csv
-
-    block = min(2**20, max(2**16, file.stat().st_size // 32))
-    while True:
-        try:
-            with csv.open_csv(file, **options(block)) as reader:
-                return reader.schema
-        except ArrowInvalid:  # perhaps the block ends within the first line
-            if block >= _LARGEST_BLOCK:
-                raise
-            block *= 16
-
-
-def _csv_type(found: pa.DataType, dialect: Dialect) -> pa.DataType:
-    """Return the type to read a column as, from what its first cells look like: dates and words stay text."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    plain = types.is_integer(found) or types.is_floating(found) or types.is_boolean(found)
-    # A word such as "-9" or "true" would be read as what it looks like.
-    return found if plain and not any(_LOOKS_PLAIN.fullmatch(word) for word in dialect.missing) else pa.string()
+def _header(file: Path, encoding: str, separator: str) -> tuple[list[str], int]:
+    """Return the names of the columns, and the number of lines above them: titles, which have no separator."""
+    with _opened(file) as raw, io.TextIOWrapper(raw, encoding, newline="") as text:
+        reader, above, rows = csv.reader(text, delimiter=separator), 0, []
+        for row in islice(reader, _MOST_TITLES):
+            rows += [(above, row)] if row else []
+            above = reader.line_num
+            if len(row) > 1:
+                break
+    lines, first = rows[-1] if len(rows[-1][1]) > 1 else rows[0]
+    return [first[0].removeprefix("\ufeff"), *first[1:]], lines
 
 
 def _is_word(cell: str | None) -> bool:
@@ -155,24 +141,28 @@ def _is_word(cell: str | None) -> bool:
     return not (cell is None or cell.strip() in _MISSING_NUMBERS or _LOOKS_PLAIN.fullmatch(cell))
 
 
-def _settled(column: pa.ChunkedArray, dialect: Dialect, likely: pa.DataType) -> tuple[pa.ChunkedArray, dict[str, int]]:
+def _settled(column: pa.ChunkedArray, dialect: Dialect) -> tuple[pa.ChunkedArray, dict[str, int]]:
     """Return a column of texts as what all of its cells are, and the words taken as missing cells with their counts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_floating(likely) or pa.types.is_integer(likely):
-        with suppress(pa.ArrowInvalid):
-            return _as_numbers(column, dialect, whole=pa.types.is_integer(likely)), {}
-    first = column.slice(0, _FIRST_ROWS)
-    if any(map(_is_word, _without(first, dialect.missing)[0].to_pylist())):
-        return _without(column, dialect.missing)
-    shown = _settled(first, dialect, pa.string())[0].type if len(column) > _FIRST_ROWS else None
-    if shown is not None and pa.types.is_string(shown):
-        return _without(column, dialect.missing)  # such as dates
-    whole = shown is None or not pa.types.is_floating(shown)  # a cast that fails takes as long as one that does not
+    first, whole = column.slice(0, _FIRST_ROWS), True
+    try:
+        whole = pa.types.is_integer(_as_numbers(first, dialect, whole).type)
+    except pa.ArrowInvalid:
+        if any(map(_is_word, _without(first, dialect.missing)[0].to_pylist())):
+            return _without(column, dialect.missing)
+        shown = _settled(first, dialect)[0].type if len(column) > _FIRST_ROWS else None
+        if shown is not None and pa.types.is_string(shown):
+            return _without(column, dialect.missing)  # such as dates
+        whole = shown is None or not pa.types.is_floating(shown)  # a cast that fails takes as long as one that does not
+    else:
+        if not any(_LOOKS_PLAIN.fullmatch(word) for word in dialect.missing):  # else "-9" may be missing
+            with suppress(pa.ArrowInvalid):
+                return _as_numbers(column, dialect, whole), {}
     words = (*dialect.missing, *_MISSING_NUMBERS)
-    for trim in (False, True):
-        cells, taken = _without(pc.utf8_trim_whitespace(column) if trim else column, ("", *words) if trim else words)
+    for tidied in (lambda cells: cells, pc.utf8_trim_whitespace, _without_percent_signs):
+        cells, taken = _without(tidied(column), ("", *words))
         with suppress(pa.ArrowInvalid):
             return _as_numbers(cells, dialect, whole), taken
         if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
@@ -185,14 +175,11 @@ def _settled(column: pa.ChunkedArray, dialect: Dialect, likely: pa.DataType) -> 
 def _as_numbers(texts: pa.ChunkedArray, dialect: Dialect, whole: bool) -> pa.ChunkedArray:
     """Return texts as numbers, as whole ones if they may be and are; or raise `ArrowInvalid`."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     with suppress(pa.ArrowInvalid):
         if whole:
             return texts.cast(pa.int64())
     if dialect.decimal == ",":
-        if pc.any(pc.match_substring(texts, ".")).as_py():
-            raise pa.ArrowInvalid("points beside decimal commas")
         texts = pa.chunked_array(map(_with_points, texts.chunks), pa.string())
     return texts.cast(pa.float64())
 
@@ -217,18 +204,28 @@ def _ungrouped(texts: pa.ChunkedArray, dialect: Dialect) -> pa.ChunkedArray:
     raise pa.ArrowInvalid("neither groups of three digits nor points")
 
 
+def _without_percent_signs(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts such as ``97 %`` as ``97``."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"([0-9])\s*%$", r"\1")
+
+
 def _with_points(texts: pa.Array) -> pa.Array:
-    """Return texts with a point in place of every comma."""
+    """Return texts with a point in place of every comma; or raise `ArrowInvalid` where they have points already."""
     import pyarrow as pa
 
     missing, offsets, letters = texts.buffers()
     if letters is None:  # no text at all
         return texts
-    changed = np.frombuffer(letters, dtype=np.uint8).copy()
-    changed[changed == ord(",")] = ord(".")
-    return pa.Array.from_buffers(
-        pa.string(), len(texts), [missing, offsets, pa.py_buffer(changed)], offset=texts.offset
-    )
+    ends = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    own = letters[ends[0] : ends[-1]].to_pybytes()
+    if b"." in own:
+        raise pa.ArrowInvalid("points beside decimal commas")
+    changed = [missing, pa.py_buffer(ends - ends[0]), pa.py_buffer(own.replace(b",", b"."))]
+    if texts.offset:
+        changed[0] = pa.py_buffer(np.packbits(texts.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), len(texts), changed)
 
 
 def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedArray, dict[str, int]]:
@@ -244,7 +241,7 @@ def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedAr
 def _chunk_without(cells: pa.Array, words: Sequence[str], counts: Counter[str]) -> pa.Array:
     """Return a part of a column without the cells that hold one of `words`, and add the numbers of these to `counts`.
 
-    Only cells that end with the last letter of a word are compared with the words: of numbers, hardly any.
+    Only cells that are as short as a word and end with the last letter of one are compared: of numbers, hardly any.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -254,10 +251,13 @@ def _chunk_without(cells: pa.Array, words: Sequence[str], counts: Counter[str]) 
     if not n or letters is None:
         return cells
     ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset : cells.offset + n + 1]
+    sizes = np.diff(ends)
+    places = np.flatnonzero((sizes <= max(len(word.encode()) for word in words)) & (sizes >= min(map(len, words))))
     last = np.zeros(256, dtype=bool)
     last[[word.encode()[-1] for word in words if word]] = True
-    perhaps = last[np.frombuffer(letters, dtype=np.uint8)[ends[1:] - 1]] if letters.size else np.zeros(n, dtype=bool)
-    places = np.flatnonzero(perhaps | (ends[1:] == ends[:-1]) if "" in words else perhaps)
+    if letters.size:
+        ended = last[np.frombuffer(letters, dtype=np.uint8)[ends[places + 1] - 1]]
+        places = places[ended | (sizes[places] == 0)]
     near = cells.take(pa.array(places))
     found = pc.is_in(near, value_set=pa.array(words, pa.string()))
     if not pc.any(found).as_py():
@@ -289,8 +289,14 @@ def _refuse_row(rows: list[Any], file: Path) -> None:
         )
 
 
-def _is_empty(file: Path) -> bool:
-    import gzip
+def _refuse_no_text(file: Path, encoding: str) -> None:
+    with _opened(file) as raw:
+        head = raw.read(2**16)
+    if not head.strip():
+        raise InputError(f"{file} is empty: its first line must name the columns")
+    if b"\0" in head and not encoding.lower().startswith(("utf-16", "utf-32", "utf16", "utf32")):
+        raise ValueError("no text")
 
-    with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as raw:
-        return not raw.read(2**16).strip()
+
+def _opened(file: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(file)) if file.name.endswith(".gz") else file.open("rb")

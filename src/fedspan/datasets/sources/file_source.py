@@ -25,6 +25,8 @@ _EXCEL = (".xlsx", ".xls", ".ods")
 ENDINGS = (*CSV_ENDINGS, *_DATASETS, *_EXCEL, ".npz")
 
 _WORDS = "words taken as missing"
+#: Rows of a sheet among which the one with the names of the columns is looked for.
+_MOST_TITLES = 50
 
 
 @dataclass(frozen=True)
@@ -170,14 +172,17 @@ def _by_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _open_excel(file: Path) -> Opened:
-    """Open the first sheet of a workbook, whose first row names the columns."""
+    """Open the first sheet of a workbook that holds a table."""
     import pandas as pd
 
     try:
-        frame = pd.read_excel(file, engine="calamine")
+        sheets = pd.read_excel(file, engine="calamine", sheet_name=None, header=None)
     except ImportError:
         raise InputError(f"reading {file} needs python-calamine: pip install '.[excel]' in a checkout") from None
-    frame.columns = [str(name) for name in frame.columns]
+    frame = next((found for sheet in sheets.values() if len(found := _below_titles(sheet))), pd.DataFrame())
+    unnamed = [str(place + 1) for place, name in enumerate(frame.columns) if not name]
+    if unnamed:
+        raise InputError(f"{file} has values in column {unnamed[0]}, which has no name: name it, or leave it out")
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -190,6 +195,19 @@ def _open_excel(file: Path) -> Opened:
         yield from pa.Table.from_pandas(pd.DataFrame(columns), preserve_index=False).to_batches()
 
     return list(frame.columns), batches
+
+
+def _below_titles(sheet: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a sheet, without titles: rows of one cell above a row of texts that names all columns."""
+    sheet = sheet.dropna(how="all").dropna(how="all", axis=1)
+    filled = sheet.iloc[:_MOST_TITLES].notna().sum(axis=1).to_numpy()
+    head = int((filled > 1).argmax()) if len(sheet) else 0
+    if head and not all(isinstance(name, str) for name in sheet.iloc[head]):
+        head = 0
+    table = sheet.iloc[head + 1 :].infer_objects()
+    if len(sheet):
+        table.columns = [str(name) for name in sheet.iloc[head].astype(object).fillna("")]
+    return table.reset_index(drop=True)
 
 
 def _reason(error: Exception, encoding: str) -> str:

@@ -220,7 +220,11 @@ class Site:
         transform = None if data.transform_takes_frame else data.transform
         # A step that has looked at the number of columns may find that there are few.
         few = self._few_numbers(transform) if transform is not None and "no rows" in data.computed else None
-        for start in range(0, len(self), rows):
+        n = len(self)
+        if 0 < n <= rows and transform is None and data.sparse is None:
+            yield RowBatch(self.X, data.y, data.task, data.sample_weight)
+            return
+        for start in range(0, n, rows):
             part = slice(start, start + rows)
             if few is not None:
                 X = few.rows(start, rows)

@@ -86,7 +86,7 @@ def target(site: Site, *, finite: bool = True) -> Vector:
     """Return the targets of a site as (finite) numbers, or refuse them."""
     y = site.y
     if y is None:
-        raise InputError(f"site {site.name!r} has no y: a regression needs the target of each row")
+        raise InputError("the site has no y: a regression needs the target of each row, as in federate(X, y)")
     if y.ndim != 1 or y.dtype.kind not in "buif":
         raise InputError(f"site {site.name!r}: y must be a vector of numbers, not {y.dtype} of shape {y.shape}")
     values = np.asarray(y, dtype=np.float64)

@@ -46,7 +46,7 @@ def local_zeros_and_ones(site: Site) -> dict[str, Any]:
     """Leaves the site: the numbers of its targets that are 0, that are 1, that are something else, and missing."""
     y = site.y
     if y is None:
-        raise InputError(f"site {site.name!r} has no y: a regression needs the target of each row")
+        raise InputError("the site has no y: a regression needs the target of each row, as in federate(X, y)")
     known = y[~missing(y)]
     labels = plain_labels(known)
     numbers = labels if labels.dtype.kind == "f" else np.full(len(labels), np.nan)

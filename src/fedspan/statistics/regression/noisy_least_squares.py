@@ -47,7 +47,7 @@ def local_noisy_products(
 def _bounded(site: Site, center: Vector, width: Vector, box: bool) -> Iterator[Matrix]:
     """Yield blocks of rows with targets within the unit ball, as `rows_in_bounds` does without targets."""
     if site.y is None:
-        raise InputError(f"site {site.name!r} has no y: a regression needs the target of each row")
+        raise InputError("the site has no y: a regression needs the target of each row, as in federate(X, y)")
     for batch in site.batches_alone(BLOCK_ROWS):
         y = numeric_target(np.asarray(batch.y), site.name)
         yield in_bounds(np.column_stack([np.asarray(batch.X, dtype=np.float64), y]), center, width, box)

@@ -51,7 +51,7 @@ Grid = Annotated[NDArray[np.float64], _Grid()]
 def times_and_events(y: Array | None, site: str) -> tuple[Vector, Vector]:
     """Return times and events (1, or 0 where censored; NaN is neither) of targets, or refuse them."""
     if y is None:
-        raise InputError(f"site {site!r} has no y: survival needs the time and the event of each row")
+        raise InputError("the site has no y: survival needs the time and the event of each row, as in federate(X, y)")
     if y.dtype.names is not None:
         y = pair(y)
     if y.ndim != 2 or y.shape[1] != 2:

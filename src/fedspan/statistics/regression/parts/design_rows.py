@@ -192,7 +192,7 @@ def plain_rows(site: Site, drop: bool, columns: int = 1) -> Iterator[tuple[Matri
     """Yield features, target and weights in blocks, without incomplete rows if `drop`."""
     y = site.y
     if y is None:
-        raise InputError(f"site {site.name!r} has no y: a regression needs the target of each row")
+        raise InputError("the site has no y: a regression needs the target of each row, as in federate(X, y)")
     weights = site.sample_weight
     at = 0
     for batch in site.batches(max(1, _BLOCK_BYTES // (8 * max(1, n_columns(site), columns)))):

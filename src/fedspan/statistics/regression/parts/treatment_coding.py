@@ -142,14 +142,25 @@ class TreatmentCoding(FedEstimator):
     def _coding(self) -> dict[str, Any]:
         return {"wanted": self.categorical_columns_, **packed(self.categories_)}
 
+    def complete_rows(self, X: Any) -> NDArray[np.bool_]:
+        """Return which rows have a number, or a category that the model was fitted on, in every column."""
+        return np.asarray(np.isfinite(treatment_coded(X, **self._coding())).all(axis=1))
+
     def _coded_rows(self, X: Any) -> NDArray[np.float64]:
         """Return the rows of a table as the model sees them."""
         rows = self._validated(X)
         if not self.categories_:
             return np.asarray(rows, dtype=np.float64)
         coded = treatment_coded(rows, **self._coding())
-        if not np.isfinite(coded).all():
-            raise InputError("X has missing values, or categories that the model was not fitted on")
+        bad = ~np.isfinite(coded)
+        if bad.any():
+            names = self.coefficient_names()
+            which = ", ".join(names[j] for j in np.flatnonzero(bad.any(axis=0)).tolist())
+            raise InputError(
+                "X has missing values, or categories that the model was not fitted on, in "
+                f"{np.count_nonzero(bad.any(axis=1))} rows: leave these rows out, as X[model.complete_rows(X)] does "
+                f"(coefficients: {which})"
+            )
         return np.asarray(coded)
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> Any:

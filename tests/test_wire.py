@@ -283,3 +283,13 @@ def test_mutated_messages_raise_only_our_error_and_leak_nothing():
 )
 def test_non_finite_values_are_found(message, key):
     assert non_finite_key(canonical(message)) == key
+
+
+@pytest.mark.parametrize("message", [{"n": 5}, {"x": np.arange(6.0), "why": "none"}])
+def test_a_message_without_a_checksum_is_read_as_the_same_message(message):
+    data = encode(message, checksum=False)
+    assert data[16:20] == bytes(4)
+    assert data[:16] + data[20:] == encode(message)[:16] + encode(message)[20:]
+    assert encode(decode(data)) == encode(message)
+    with pytest.raises(MessageError):
+        decode(data[:-1])

@@ -10,7 +10,8 @@ Lengths and extents are variable-length integers: seven bits a byte, the lowest 
 follow.
 
 No message holds code. The reader compares every declared size with the bytes that are there before it allocates. The
-checksum finds damage on the way; the transport and the journal's digests protect against attackers.
+checksum finds damage on the way; the transport and the journal's digests protect against attackers. It is 0 where such
+a digest covers the message: large ones are read once less on both sides.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ LONGEST_EMPTY_AXIS = 2**20
 _LARGEST_CODE_POINT = 0x10FFFF
 _SMALL = 2**62
 _PLAIN = (float, bool, type(None))
+
+#: In place of the checksum of a message that has none.
+_NO_CHECKSUM = 0
 
 # Kinds of entries. The numbers are part of the format.
 _NONE, _FALSE, _TRUE, _INT, _UINT, _FLOAT, _COMPLEX, _STR, _ARRAY = range(9)
@@ -96,8 +100,8 @@ def canonical(message: Mapping[str, object], what: str = "message", *, copy: boo
     return result
 
 
-def encode(message: Mapping[str, object]) -> bytes:
-    """Turn a flat dict into bytes.
+def encode(message: Mapping[str, object], *, checksum: bool = True) -> bytes:
+    """Turn a flat dict into bytes; no `checksum` is needed where a digest covers them, or the other process is a child.
 
     Examples
     --------
@@ -105,22 +109,23 @@ def encode(message: Mapping[str, object]) -> bytes:
     >>> decode(data)
     {'mean': array([0., 0., 0.]), 'n': 10}
     """
-    return encoded(canonical(message, copy=False))
+    return encoded(canonical(message, copy=False), checksum=checksum)
 
 
-def encoded(message: Message) -> bytes:
+def encoded(message: Message, *, checksum: bool = True) -> bytes:
     """Return ``encode(message)`` of a message that is canonical."""
     head = b"".join(_heads(message))
     arrays = [value for value in message.values() if type(value) is np.ndarray and value.nbytes]
     if not arrays:
-        return _HEAD.pack(MAGIC, VERSION, _ZERO, _HEAD.size + len(head), zlib.crc32(head), len(message)) + head
+        crc = zlib.crc32(head) if checksum else _NO_CHECKSUM
+        return _HEAD.pack(MAGIC, VERSION, _ZERO, _HEAD.size + len(head), crc, len(message)) + head
     parts: list[bytes | memoryview] = [head]
     total = _HEAD.size + len(head)
     for array in arrays:
         parts += [bytes(-total % 8), array.reshape(-1).view(np.uint8).data]
         total += -total % 8 + array.nbytes
-    crc = 0
-    for part in parts:
+    crc = _NO_CHECKSUM
+    for part in parts if checksum else ():
         crc = zlib.crc32(part, crc)
     return b"".join([_HEAD.pack(MAGIC, VERSION, _ZERO, total, crc, len(message)), *parts])
 
@@ -154,7 +159,7 @@ def decode(data: bytes | bytearray | memoryview, max_bytes: int = DEFAULT_MAX_BY
         raise MessageError(f"the message has {size} bytes, and declares {total}")
     if entries > _MOST_ENTRIES:
         raise MessageError(f"the message has {entries} keys, at most {_MOST_ENTRIES} are allowed")
-    if zlib.crc32(view[_HEAD.size :]) != crc:
+    if crc != _NO_CHECKSUM and zlib.crc32(view[_HEAD.size :]) != crc:
         raise MessageError("the message was damaged on the way: its checksum is wrong")
     message = _plain_numbers(view, entries)
     if message is not None:

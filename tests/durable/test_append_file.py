@@ -287,3 +287,14 @@ def test_deeply_nested_text_is_refused_and_does_not_exhaust_the_stack(tmp_path):
     )
     with pytest.raises(AppendFileError, match="damaged"):
         AppendFile(path)
+
+
+@pytest.mark.parametrize("size", [0, 10, 1000])
+def test_a_file_that_another_program_cuts_while_it_is_in_use_gets_no_hole(written, size):
+    """What is left of it can be read and continued."""
+    file = AppendFile(written)
+    os.truncate(written, size)
+    with pytest.raises(AppendFileError, match="was cut or lengthened by another program while it was in use"):
+        file.append({"d": 4})
+    assert written.stat().st_size == size
+    file.close()

@@ -382,3 +382,11 @@ def test_what_is_no_journal_is_not_read_as_one(tmp_path):
     (tmp_path / "empty").write_text("")
     with pytest.raises(JournalError, match="is no journal"):
         read_journal(tmp_path / "empty")
+
+
+def test_a_journal_that_another_program_cuts_in_a_run_ends_it_with_a_sentence(tmp_path):
+    with federation(tmp_path) as fed:
+        fed.ask(walk, pull=0.1)
+        os.truncate(next(tmp_path.glob("run-*/journal")), 30)
+        with pytest.raises(JournalError, match="journal was cut or lengthened by another program while it was in use"):
+            fed.ask(walk, pull=0.1)

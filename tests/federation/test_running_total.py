@@ -10,7 +10,9 @@ import pytest
 import fedspan as fs
 from fedspan.federation import Failure
 from fedspan.federation.calls import running_total
+from fedspan.federation.calls.call import Call, Delivery
 from fedspan.federation.outcomes import FailureKind
+from fedspan.federation.site.steps import find_step
 from fedspan.sums.one_round import local_moments
 
 
@@ -96,6 +98,25 @@ def test_memory_is_that_of_a_group():
         assert tracemalloc.get_traced_memory()[1] < 10e6  # 32 MB in all
     finally:
         tracemalloc.stop()
+
+
+def test_large_replies_take_the_memory_of_two():
+    """The total, and the one that is being added to it."""
+    size = 2**20
+    running = running_total.RunningTotal(
+        call=Call("run", 0, 0, find_step(numbers), {}, tuple("abcdef")),
+        how="sum",
+        policy=fs.Policy(),
+        check=None,
+    )
+    tracemalloc.start()
+    try:
+        running.collect(lambda sites: {site: Delivery(0, {"x": np.full(size, 0.1)}) for site in sites}, together=1)
+        assert tracemalloc.get_traced_memory()[1] < 2.5 * 8 * size
+    finally:
+        tracemalloc.stop()
+    assert running.whole
+    np.testing.assert_array_equal(running.of({})["x"], sum([np.full(size, 0.1)] * 6))
 
 
 def test_a_repeated_call_is_made_again_after_its_reply_was_added_up():

@@ -136,23 +136,33 @@ class JoinedMembers(ExplainedDetector):
             self.moments_ = member.moments_
 
     def _learn_kept(self, rows: RowMoments, found: dict[str, Any], factor: float, fed: Federation) -> None:
-        centers = self._member("centers") if "centers" in self.members_ else None
-        if "mahalanobis" in self.members_:
-            member = self._member("mahalanobis")
-            member._learn_kept(rows, found, factor, fed)
-            self._take_over("mahalanobis", member)
-            if centers is not None:
-                centers._take_sums(found, factor, self.mean_, self.scale_)
-                centers.moments_ = self.moments_
-        elif centers is not None:
-            centers._learn_kept(rows, found, factor, fed)
-        if centers is not None:
-            self._take_over("centers", centers)
-        if "isolation" in self.members_:
-            member = self._member("isolation")
-            member._learn_kept(rows, found, factor, fed)
-            self._take_over("isolation", member)
+        self._update_members(
+            lambda member: member._learn_kept(rows, found, factor, fed),
+            lambda centers: centers._take_sums(found, factor, self.mean_, self.scale_),
+        )
         self._count_members(factor, found["member_counts"])
+
+    def _learn_on(self, fed: Federation, factor: float) -> None:
+        self._update_members(
+            lambda member: member._learn_on(fed, factor),
+            lambda centers: centers._move_centers(fed, factor, self.mean_, self.scale_),
+        )
+        scored = fed.apply(member_scores, **self._parameters(left_out=True))
+        self._count_members(factor, score_counts(scored, self.score_edges_, self._of_shares()))
+
+    def _update_members(self, learn: Callable[[Any], None], move: Callable[[Any], None]) -> None:
+        """Let each member `learn`; the centres alone `move` where the covariance has learned their units."""
+        before = {name: self._member(name) for name in self.members_}
+        for name in ("mahalanobis", "centers", "isolation"):
+            member = before.get(name)
+            if member is None:
+                continue
+            if name == "centers" and "mahalanobis" in before:
+                move(member)
+                member.moments_ = self.moments_
+            else:
+                learn(member)
+            self._take_over(name, member)
 
     def _in_one_call(self) -> bool:
         return self.aggregator is None
@@ -160,26 +170,6 @@ class JoinedMembers(ExplainedDetector):
     def _new_sums(self, fed: Federation) -> tuple[RowMoments, dict[str, Any]]:
         products = "mahalanobis" in self.members_
         return update_sums(fed, model=gateway_arrays(self), names=self._names(), products=products)
-
-    def _learn_on(self, fed: Federation, factor: float) -> None:
-        centers = self._member("centers") if "centers" in self.members_ else None
-        if "mahalanobis" in self.members_:
-            member = self._member("mahalanobis")
-            member._learn_on(fed, factor)
-            self._take_over("mahalanobis", member)
-            if centers is not None:
-                centers._move_centers(fed, factor, self.mean_, self.scale_)
-                centers.moments_ = self.moments_
-        elif centers is not None:
-            centers._learn_on(fed, factor)
-        if centers is not None:
-            self._take_over("centers", centers)
-        if "isolation" in self.members_:
-            member = self._member("isolation")
-            member._learn_on(fed, factor)
-            self._take_over("isolation", member)
-        scored = fed.apply(member_scores, **self._parameters(left_out=True))
-        self._count_members(factor, score_counts(scored, self.score_edges_, self._of_shares()))
 
     @abstractmethod
     def _count_members(self, factor: float, new: Vector) -> None:

@@ -142,11 +142,20 @@ class AppendFile:
             finally:
                 self.close()
 
+    @property
+    def altered(self) -> bool:
+        """Whether another program has cut or lengthened the file since this process wrote to it."""
+        return os.fstat(self._descriptor).st_size != self.end
+
     def append(self, fields: Mapping[str, Any], parts: Iterable[bytes | memoryview] = ()) -> None:
         """Write one entry and hand it to the operating system before returning."""
         descriptor = self._descriptor
         if self._read_only:
             raise AppendFileError("was opened for reading only")
+        if self.altered:
+            raise AppendFileError(
+                "was cut or lengthened by another program while it was in use: begin the run again, in a new folder"
+            )
         parts = tuple(parts)
         size = sum(map(len, parts))
         if len(parts) > 1 and size <= _JOINED_BYTES * len(parts):  # many small parts: one digest, one write

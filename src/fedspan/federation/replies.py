@@ -81,12 +81,15 @@ class FailedSiteError(FedspanError, KeyError):
         return str(self.args[0])
 
 
-def total(replies: Sequence[Message], step: str) -> Message:
-    """Add replies up in their order, every key on its own; counts stay exact, floats are added in double precision."""
+def total(replies: Sequence[Message], step: str, *, into_first: bool = False) -> Message:
+    """Add replies up in their order, every key on its own; counts stay exact, floats are added in double precision.
+
+    With `into_first` the first one is itself a total, which is not needed any more: the others may be added into it.
+    """
     result: Message = {}
     for key in replies[0] if replies else ():
         try:
-            result[key] = _sum([reply.get(key) for reply in replies])
+            result[key] = _sum([reply.get(key) for reply in replies], into_first)
         except InputError as error:
             raise InputError(f"the replies of step {step!r} cannot be added up: {key!r} {error}") from None
     return result
@@ -97,7 +100,7 @@ def averaged(total: Message, count: int) -> Message:
     return {key: value / count for key, value in total.items()}
 
 
-def _sum(values: list[Value]) -> Value:
+def _sum(values: list[Value], into_first: bool = False) -> Value:
     types = set(map(type, values))
     if types <= {bool, int, float, complex}:
         return sum(values)
@@ -116,7 +119,10 @@ def _sum(values: list[Value]) -> Value:
         wide = np.uint64 if kinds == {"u"} else np.int64
         if _largest_sum(arrays) > np.iinfo(wide).max:
             raise InputError("would overflow 64 bits")
-    found: NDArray[Any] = np.zeros(arrays[0].shape, dtype=wide)
+    if into_first and kinds & set("cf") and arrays[0].dtype == wide and arrays[0].flags.writeable:
+        found, *arrays = arrays
+    else:
+        found = np.zeros(arrays[0].shape, dtype=wide)
     with np.errstate(over="ignore"):  # the federation refuses a total that is not finite
         for array in arrays:
             found += array if array.dtype == wide or array.dtype.kind == "f" else array.astype(wide)

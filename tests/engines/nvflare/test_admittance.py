@@ -23,6 +23,7 @@ from fedspan.engines.nvflare.server import admittance as admittances
 from fedspan.engines.nvflare.server.admittance import Admittance
 from fedspan.engines.nvflare.setup.console_events import REFUSED
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
+from fedspan.engines.remote.messages import identity as identities
 from fedspan.engines.remote.messages.identity import Participant
 from fedspan.errors import InputError, MessageError
 from tests.engines.remote.people import identity, member_list, signed, user, write_kit
@@ -88,7 +89,8 @@ def test_a_removed_participant_does_not_register_and_its_connection_is_refused(d
 
 
 def test_a_copy_of_a_kit_is_refused_while_the_other_answers_and_both_screens_show_it(desk):
-    manager = Manager()
+    manager, joined = Manager(), []
+    desk.joined = joined.append
     before_registering(event_at(manager), desk)
     assert register(manager, identity("a"), "here")[0] == "a"
     assert register(manager, identity("a"), "here")[0] == "a"  # a restart
@@ -97,6 +99,7 @@ def test_a_copy_of_a_kit_is_refused_while_the_other_answers_and_both_screens_sho
     assert "a process with another copy of the kit of 'a' is connected: stop it first" in why
     assert desk.notices == {"a": "another process with a copy of this kit, at 10.0.0.9, was refused by the coordinator"}
     assert "a process with another copy" in desk.screen[-1]
+    assert joined == ["a", "a"]  # the copy has not
     manager.name_to_clients["a"].last_connect_time -= SILENT_AFTER + 1
     assert register(manager, identity("a"), "copied")[0] == "a"  # the other one has ended: the kit was moved
     assert "a process with another copy" in register(manager, identity("a"), "here")[1]
@@ -129,3 +132,34 @@ def test_the_end_of_a_certificate_is_announced_once_a_day(desk, tmp_path, monkey
     monkeypatch.setattr(admittances, "ends_soon", lambda kit: ends_soon(kit, 400.0))
     desk.warn()
     assert re.search(r"ends on 20\d\d-\d\d-\d\d, in 3\d\d days: let the authority renew it", desk.screen[-1])
+
+
+def test_a_list_that_is_damaged_while_the_coordinator_runs_is_handed_out_whole_and_written_again(
+    desk, tmp_path, monkeypatch
+):
+    now = [1000.0]
+    monkeypatch.setattr(identities.time, "monotonic", lambda: now[0])
+    file = tmp_path / "members.json"
+    whole = file.read_bytes()
+    older = signed(member_list(2, ["a", "b", "c"]))
+    for damage in (whole[:50], b"", older):
+        file.write_bytes(damage)
+        desk.repair()
+        assert desk.list_bytes == whole
+        assert (desk.version, desk.sites) == (3, {"a", "b"})
+        assert file.read_bytes() == damage  # it may just be being copied
+        now[0] += 60.0
+        desk.repair()
+        assert file.read_bytes() == whole
+    newer = signed(member_list(4, ["a"]))
+    file.write_bytes(newer)
+    desk.repair()
+    assert (desk.version, desk.list_bytes) == (4, newer)
+    assert desk.screen == ["members.json was damaged or older: version 3 is written again"] * 3
+
+
+def test_a_damaged_file_enables_no_site_at_a_running_coordinator(desk, tmp_path):
+    (tmp_path / "disabled.json").write_text('{"a": "disabled by the operator olga"}')
+    assert desk.disabled == {"a": "disabled by the operator olga"}
+    (tmp_path / "disabled.json").write_text('{"a": "dis')
+    assert desk.disabled == {"a": "disabled by the operator olga"}

@@ -15,7 +15,7 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 from fedspan.engines.nvflare import flare
-from fedspan.engines.nvflare.flare import LARGE, RefusedError, carrier, serve
+from fedspan.engines.nvflare.flare import LARGE, RefusedError, carrier, serve, taken
 from fedspan.engines.nvflare.setup.hardening import server_resources, site_resources
 
 SOURCE = Path(flare.__file__).parents[2]
@@ -25,7 +25,6 @@ NAMES = {
     "nvflare.apis.event_type": [
         "EventType.SYSTEM_START",
         "EventType.BEFORE_CLIENT_REGISTER",
-        "EventType.CLIENT_REGISTER_PROCESSED",
         "EventType.CLIENT_HEARTBEAT_PROCESSED",
     ],
     "nvflare.apis.fl_component": ["FLComponent.handle_event"],
@@ -182,6 +181,17 @@ def test_a_message_one_way_waits_for_no_answer():
     cell.core_cell.code = "no way to alice"
     with pytest.raises(ConnectionError, match="no way to alice"):
         carry("alice", "answer", {}, b"", 1.0)
+
+
+def test_the_bytes_of_a_stream_are_taken_without_a_copy():
+    whole = bytearray(b"many bytes")
+    kept = memoryview(whole)  # by NVIDIA FLARE
+    found = taken(kept)
+    assert (bytes(found), found.obj is whole, found.readonly) == (b"many bytes", True, True)
+    with pytest.raises(ValueError, match="released"):
+        kept[0]
+    assert taken(memoryview(whole)[2:5]) == b"ny "
+    assert taken(b"few") == b"few"
 
 
 def test_codes_of_the_cell_are_errors():

@@ -29,8 +29,10 @@ class Network:
         self.holding = set()
         self.pushed = []
         self.handed = {}
+        self.limits = []
 
     def to_sites(self, site, topic, head, body, limit):
+        self.limits.append((site, topic, limit))
         error = self.trouble.get((site, topic))
         if error is not None:
             raise error
@@ -72,6 +74,8 @@ class Desk:
 
     def warn(self):
         pass
+
+    repair = warn
 
     def user(self, origin):
         if origin in self.revoked:
@@ -250,3 +254,24 @@ def test_large_messages_are_freed_when_they_were_passed_on(hub, network):
     assert [is_free(large["1"]), is_free(large["2"])] == [True, False]
     hub._threads.shutdown(wait=True)
     assert not is_free(body)
+
+
+def test_a_site_that_is_just_connecting_is_probed_again_soon(hub, network):
+    """Its process is connected before it answers; without this its run would wait for the whole limit of a probe."""
+    network.trouble["south", "alive"] = ConnectionError("killed")
+    hub.question(60.0)
+    assert online(hub) == ["north"]
+    network.trouble["south", "alive"] = TimeoutError()
+    network.limits.clear()
+    for _ in range(5):
+        hub.question(60.0)
+    assert [limit for site, _, limit in network.limits if site == "south"] == [1.0, 2.0, 4.0, 5.0, 5.0]
+    assert {limit for site, _, limit in network.limits if site == "north"} == {5.0}
+    del network.trouble["south", "alive"]
+    hub.question(60.0)
+    assert online(hub) == ["north", "south"]
+    network.trouble["south", "alive"] = ConnectionError("killed again")
+    hub.question(60.0)
+    network.limits.clear()
+    hub.question(60.0)
+    assert ("south", "alive", 1.0) in network.limits

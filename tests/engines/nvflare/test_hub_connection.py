@@ -154,7 +154,7 @@ class LargeAnswers:
     def __init__(self):
         self.fetched = []
 
-    def request(self, channel, topic, head, body, limit, *, stream=False):
+    def request(self, channel, topic, head, body, limit, **way):
         if topic == "fetch":
             self.fetched.append(head["site"])
         return {}, head["site"].encode() if topic == "fetch" else b""

@@ -243,3 +243,13 @@ def test_a_kill_while_a_list_is_installed_is_made_good(tmp_path, monkeypatch):
     (kit / "startup" / "client.key").unlink()
     with pytest.raises(InputError, match="cannot be used"):
         provision.check_own(kit)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"list": "cut'])
+def test_a_kit_whose_list_was_damaged_joins_again(kits, content, tmp_path, capsys):
+    kit = shutil.copytree(kits / "alice", tmp_path / "alice")
+    (kit / "members.json").write_bytes(content)
+    assert main(["federation", "status", str(kit)]) == 2
+    assert "the list of participants cannot be read: 'join' again with that of the authority" in capsys.readouterr().err
+    assert main(["user", "join", str(kit), str(kits / "authority" / "members.json")]) == 0
+    assert (kit / "members.json").read_bytes() == (kits / "authority" / "members.json").read_bytes()

@@ -12,6 +12,7 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 from fedspan.engines.nvflare.flare import LARGE, RefusedError
 from fedspan.engines.nvflare.site import site_link
 from fedspan.engines.nvflare.site.site_link import SiteLink
+from fedspan.engines.remote.messages import identity as identity_module
 from fedspan.engines.remote.messages.identity import Authority
 from tests.engines.remote.people import member_list, signed, write_kit
 
@@ -131,3 +132,18 @@ def test_a_site_starts_again_with_a_new_key_and_at_a_new_address(tmp_path, event
     (tmp_path / "startup" / "client.key").write_bytes(b"another")
     link.check_kit(began)
     assert events[-1] == ("restart", "the site's key was replaced: connecting with the new one")
+
+
+def test_a_list_that_is_damaged_while_the_site_runs_is_written_again(tmp_path, monkeypatch):
+    write_kit(tmp_path, "site", "a", members=member_list(3, ["a"]))
+    monkeypatch.setattr(site_link, "EVERY", 0.01)
+    monkeypatch.setattr(identity_module, "_COPYING", 0.1)
+    file = tmp_path / "members.json"
+    whole = file.read_bytes()
+    read = threading.Event()
+    monkeypatch.setattr(SiteLink, "check_kit", lambda self, began: read.set())
+    threading.Thread(target=SiteLink(tmp_path).watch, daemon=True).start()
+    wait_until(read.is_set, "the list is not read")
+    for damage in (whole[:100], b""):
+        file.write_bytes(damage)
+        wait_until(lambda: file.read_bytes() == whole, "the list is not written again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import pytest
@@ -84,3 +85,22 @@ def test_an_operator_disables_a_site_until_it_is_enabled(queue, tmp_path):
     assert (
         queue.answer(opened("olga", "operator", kind="enable", site="a"))["disabled"] == {} == disabled_sites(tmp_path)
     )
+
+
+def test_a_study_whose_file_is_damaged_while_the_coordinator_runs_is_recorded_again(queue, tmp_path):
+    file = tmp_path / "studies" / ("a" * 12) / "about.json"
+    whole = file.read_bytes()
+    listed = queue.answer(opened(kind="list"))
+    for damage in (lambda: os.truncate(file, len(whole) // 2), lambda: os.truncate(file, 0), file.unlink):
+        damage()
+        queue._check()
+        assert queue.answer(opened(kind="list")) == listed
+        assert json.loads(file.read_bytes()) == json.loads(whole)
+
+
+def test_a_damaged_file_enables_no_site(queue, tmp_path):
+    found = queue.answer(opened("olga", "operator", kind="disable", site="a"))["disabled"]
+    os.truncate(tmp_path / "disabled.json", 5)
+    assert disabled_sites(tmp_path, found) == found
+    (tmp_path / "disabled.json").unlink()
+    assert disabled_sites(tmp_path, found) == {}

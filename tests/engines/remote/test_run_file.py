@@ -202,3 +202,15 @@ def test_a_large_reply_is_written_once(tmp_path, monkeypatch):
     file.answered(-1, run_file.RecordedCall(b"q", ""), delivery)
     assert file.path.stat().st_size > 40_000
     assert rewritten == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 5000])
+def test_a_file_that_another_program_cuts_or_lengthens_is_repaired_while_it_is_in_use(size, tmp_path):
+    cut, whole = RunFile(tmp_path / "cut.run"), RunFile(tmp_path / "whole.run")
+    for number, (_, _) in enumerate(zip(steps(cut), steps(whole), strict=True)):
+        if number % 3 == 1:
+            os.truncate(cut.path, size)
+            cut.see(100 + number)
+            whole.see(100 + number)
+        if not cut.ended:
+            assert on_disk(cut) == content(cut) == content(whole)

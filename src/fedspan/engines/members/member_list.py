@@ -25,6 +25,7 @@ MEMBERS, _LARGEST = "members.json", 2**25
 WARN_DAYS, DAY = 30, 86400.0
 KINDS = ("coordinator", "site", "user")
 _PURPOSE = b"fedspan members\0"
+_UNREADABLE = "the list of participants cannot be read: 'join' again with that of the authority"
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def read_list(data: bytes, root: bytes) -> MemberList:
     except crypto().invalid:
         raise InputError("the list of participants is not one that this federation's root has signed") from None
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise InputError("the list of participants cannot be read: request it again") from None
+        raise InputError(_UNREADABLE) from None
 
 
 def root_of(data: bytes) -> bytes:
@@ -120,7 +121,7 @@ def root_of(data: bytes) -> bytes:
     try:
         return str(json_value(data, _LARGEST)["root"]).encode()
     except (KeyError, TypeError, ValueError):
-        raise InputError("the list of participants cannot be read: request it again") from None
+        raise InputError(_UNREADABLE) from None
 
 
 def kit_list(folder: Path) -> MemberList:

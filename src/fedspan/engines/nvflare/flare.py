@@ -104,6 +104,19 @@ def release(body: object) -> None:
         body.release()
 
 
+def taken(body: Any) -> bytes | memoryview:
+    """Return the bytes of a body; NVIDIA FLARE keeps those of a stream no longer."""
+    if not isinstance(body, memoryview):
+        return bytes(body)
+    whole = body.obj
+    if isinstance(whole, bytearray) and len(whole) == len(body):
+        body.release()
+        return memoryview(whole).toreadonly()
+    copy = bytes(body)
+    body.release()
+    return copy
+
+
 def serve(cell: Any, channel: str, answer: Answer) -> None:
     """Answer the messages of a channel. A `RefusedError` becomes a refusal; only a stream may wait for a future."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from fedspan.errors import FedspanError
 from fedspan.federation.calls.call import Call, Collected, Delivery, Outcome
 from fedspan.federation.calls.reply_checks import alike_in_form, all_alike
@@ -47,9 +49,20 @@ def added(
     for start in range(0, max(1, len(replies)), size):
         group = replies[start : start + size]
         group = group if before is None else [before, *group]
-        before = total(group, call.step.id) if merge is None else merge(group)
+        added_before = before is not None
+        before = total(group, call.step.id, into_first=added_before) if merge is None else merge(group)
     assert before is not None
     return before
+
+
+def _form_of(reply: Message) -> Message:
+    """Return a reply of the same form, whose large arrays take no memory."""
+    return {
+        key: np.broadcast_to(np.zeros((), value.dtype), value.shape)
+        if isinstance(value, np.ndarray) and value.nbytes > _GROUP_BYTES
+        else value
+        for key, value in reply.items()
+    }
 
 
 class RunningTotal:
@@ -120,7 +133,7 @@ class RunningTotal:
             self._value = added(self._call, self._how, replies, self._value if self._sites else None, self._size)
         except FedspanError:  # the total of all replies states it
             return False
-        self._first = first
+        self._first = first if self._check is not None or self._first else _form_of(first)
         return True
 
     def _standing_for(self, outcome: Outcome) -> Outcome:

@@ -56,7 +56,10 @@ class RunState:
             self.pending = []
             return
         if after != self.pending_number:
-            raise FedspanError(f"this site has its state as of call {self.number}, not of call {after}")
+            raise FedspanError(
+                f"this site has its state as of call {self.number}, not of call {after}, as where the end of a journal "
+                "was lost: begin a new run"
+            )
         pending, self.pending, self.number = self.pending, [], after
         for _, delivery in pending:
             if delivery.changes is not NO_CHANGES:

@@ -40,7 +40,7 @@ LATE = "no answer within the deadline"
 _log = logging.getLogger(__name__)
 
 #: A site and its answer, where a large one waits, or why it is missing; without a site: the connection is broken.
-_Arrived = tuple[str, bytes | dict[str, Any] | str]
+_Arrived = tuple[str, bytes | memoryview | dict[str, Any] | str]
 
 
 class HubConnection:
@@ -98,7 +98,7 @@ class HubConnection:
 
     def call(
         self, requests: Mapping[str, bytes], seconds: float, way_back: float
-    ) -> Iterator[tuple[str, bytes | Lost]]:
+    ) -> Iterator[tuple[str, bytes | memoryview | Lost]]:
         """Send requests through the hub; yield each site's answer when it arrives, or why it is missing.
 
         Large answers wait at their sites, and are fetched one at a time, in the order of `requests`: the caller need
@@ -141,7 +141,7 @@ class HubConnection:
                     continue
                 del waiting[site]
                 fetching = "" if site == fetching else fetching
-                if isinstance(answer, bytes):
+                if not isinstance(answer, str):
                     yield site, answer
                 else:
                     self._give_up({site})
@@ -187,15 +187,14 @@ class HubConnection:
 
     def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
         """Fetch a large answer, one at a time also for several calls: the server holds no more of them."""
-        from fedspan.engines.nvflare.flare import release
+        from fedspan.engines.nvflare.flare import taken
 
         with self._fetching:
             try:
                 message = {"site": site, "answer": head["answer"]}
                 body = session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1]
-                answer = bytes(body)
-                release(body)
-                arrived.put((site, answer))
+                arrived.put((site, taken(body)))
+                del body
             except Exception as error:  # of any kind from NVIDIA FLARE
                 arrived.put((site, f"its answer could not be fetched: {error}"))
 

@@ -53,7 +53,7 @@ class NVFlareTransport:
         """Return why a site can't be reached."""
         return self._hub.why_not(site)
 
-    def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | Lost]]:
+    def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | memoryview | Lost]]:
         """Deliver each site its request; yield its answer when it arrives, or why it is missing, within `deadline`.
 
         Raises an error where the server refuses this user: waiting does not help.

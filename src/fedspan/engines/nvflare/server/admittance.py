@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedspan.engines.members.certificates import pem, read_certificate, subject_of
 from fedspan.engines.members.enrolment import RUNNER
-from fedspan.engines.members.member_list import DAY, MEMBERS, ends_soon
+from fedspan.engines.members.member_list import DAY, ends_soon
 from fedspan.engines.nvflare.server.study_queue import disabled_sites
 from fedspan.engines.nvflare.setup.console_events import REFUSED, report
 from fedspan.engines.nvflare.setup.hardening import SILENT_AFTER
@@ -24,7 +24,8 @@ from fedspan.owner.admission import ANALYST
 class Admittance:
     """Judges who may register with the coordinator of a kit, and what a connected user may do.
 
-    `notices` has, by site, a sentence for the screen of the process that is connected.
+    `notices` has, by site, a sentence for the screen of the process that is connected. `joined` gets the name of each
+    site that has registered.
     """
 
     def __init__(self, kit: Path, notify: Callable[[str], None] = report) -> None:
@@ -34,7 +35,9 @@ class Admittance:
         self._instances: dict[str, str] = {}  # by site: of the kit that is connected
         self._certificates: dict[str, bytes] = {}  # by connection: of the user behind it
         self.notices: dict[str, str] = {}
+        self.joined: Callable[[str], None] = lambda name: None
         self.site_versions: dict[str, str] = {}  # by site: the version of fedspan that it states
+        self._disabled: dict[str, str] = {}
         self._warned = time.monotonic()
 
     @property
@@ -50,12 +53,13 @@ class Admittance:
     @property
     def list_bytes(self) -> bytes:
         """The list of participants as it travels."""
-        return (self._kit / MEMBERS).read_bytes()
+        return self.authority.data
 
     @property
     def disabled(self) -> dict[str, str]:
         """The sites that an operator has disabled, with a sentence."""
-        return disabled_sites(self._kit)
+        self._disabled = disabled_sites(self._kit, self._disabled)
+        return self._disabled
 
     def objection(self, name: str, certificate: bytes, instance: str = "", heard: float = 0.0, place: str = "") -> str:
         """Return why a process may not register, empty if it may.
@@ -93,6 +97,7 @@ class Admittance:
             self._certificates[origin] = pem(read_certificate(certificate))
         else:
             self._instances[name] = instance
+            self.joined(name)
 
     def warn(self) -> None:
         """Report once a day that the coordinator's certificate ends soon."""
@@ -100,6 +105,11 @@ class Admittance:
             self._warned = time.monotonic()
             if soon := ends_soon(self._kit):
                 self._notify(soon)
+
+    def repair(self) -> None:
+        """Write the list again where its file was damaged while this process ran, and is not just being copied."""
+        if why := self.authority.repair():
+            self._notify(why)
 
     def user(self, origin: str) -> Participant | None:
         """Return the user behind a connection, or refuse it with a `MessageError`; ``None`` where it is not known."""

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any
 
 from fedspan.engines.nvflare.client.user_session import CHANNEL, SITE_CHANNEL
@@ -61,12 +62,11 @@ class HubComponent(Component):  # type: ignore[misc]
             hub = Hub(admittance, to_sites, to_users, carrier(cell, SITE_CHANNEL, stream=True))
             serve(cell, CHANNEL, hub.answer)
             self.events = SiteEvents(lambda: admittance.sites)
+            admittance.joined = self.events.joined
             state = StateFile(study_queue.home, self.events.online, admittance)
             for watch in (hub.watch, self.events.watch, state.keep):
                 threading.Thread(target=watch, daemon=True, name="fedspan-hub").start()
             report("the coordinator is up")
-        elif event_type == EventType.CLIENT_REGISTER_PROCESSED:
-            self.events.joined(client_of(fl_ctx))
         elif event_type == EventType.CLIENT_HEARTBEAT_PROCESSED:
             self.events.heard(client_of(fl_ctx))
 
@@ -93,6 +93,7 @@ class Hub:
         self._lock = threading.Lock()
         self._instances: dict[str, str] = {}  # of the connected sites
         self._heard: dict[str, float] = {}
+        self._limits: dict[str, float] = {}  # seconds for the answer of a site that is not connected, if not `EVERY`
         self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._informed: set[str] = set()  # sites that are being handed the list
         self._waiting: set[tuple[str, str, str]] = set()  # user, call and site of each answer that has not come
@@ -163,6 +164,8 @@ class Hub:
                 self.question(0.0)
             self.hand_out()
             self._admittance.warn()
+            with suppress(OSError):  # a full disk does not end the coordinator
+                self._admittance.repair()
 
     def hand_out(self) -> None:
         """Hand the newest list, and what is to be shown on a site's screen, to the sites that lack it."""
@@ -206,9 +209,12 @@ class Hub:
         wait(asked, timeout=seconds)
 
     def _question(self, site: str) -> None:
+        # A site that is just connecting does not answer yet: it is probed again soon, and on a busy machine less often.
+        limit = LIMIT if site in self._instances else self._limits.get(site, EVERY)
         try:
-            instance = str(self._to_sites(site, "alive", {}, b"", LIMIT)[0]["instance"])
+            instance = str(self._to_sites(site, "alive", {}, b"", limit)[0]["instance"])
         except TimeoutError:
+            self._limits[site] = min(2.0 * limit, LIMIT)
             if time.monotonic() - self._heard.get(site, 0.0) > SILENT:
                 self._gone(site, "it is silent")
         except Exception:  # of any kind from NVIDIA FLARE: no way leads to the site
@@ -218,6 +224,7 @@ class Hub:
                 self._gone(site, "it has restarted")
                 self._versions.pop(site, None)
             self._heard[site], self._instances[site] = time.monotonic(), instance
+            self._limits.pop(site, None)
         finally:
             with self._lock:
                 self._asked.discard(site)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,14 @@ _WORDS = {
 DISABLED = "disabled.json"
 
 
-def disabled_sites(kit: Path) -> dict[str, str]:
-    """Return the sites that an operator has disabled, with a sentence, by the coordinator's kit."""
-    with suppress(OSError, ValueError, AttributeError):
+def disabled_sites(kit: Path, before: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the sites that an operator has disabled, with a sentence; those `before` where the file is damaged."""
+    try:
         return {str(site): str(why) for site, why in json_value((kit / DISABLED).read_bytes()).items()}
-    return {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError):
+        return dict(before or {})
 
 
 def study_progress(folder: Path) -> dict[str, Any]:
@@ -104,6 +108,7 @@ class StudyQueue:
         self._lock = threading.Lock()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: dict[str, int] = {}
+        self._known: dict[str, dict[str, Any]] = {}  # what was last read or written of each study
 
     def request(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer a user's request, whatever it holds."""
@@ -236,12 +241,18 @@ class StudyQueue:
         return about
 
     def _read(self, name: str) -> dict[str, Any] | None:
+        """Return what is recorded of a study; write it again where the file was damaged while this process ran."""
+        file = self._folder / name / "about.json"
         try:
-            about = json_value((self._folder / name / "about.json").read_bytes())
+            about: dict[str, Any] = json_value(file.read_bytes())
+            if not isinstance(about, dict) or not {"who", "state"} <= about.keys():
+                raise ValueError
         except (OSError, ValueError):
-            return None
-        if not isinstance(about, dict) or not {"who", "state"} <= about.keys():
-            return None
+            if name not in self._known:
+                return None
+            about = self._known[name]
+            write_json(file, about)
+        self._known[name] = about
         return about | {"progress": study_progress(self._folder / name)} if about["state"] == "running" else about
 
     def _set(self, name: str, **changes: Any) -> None:

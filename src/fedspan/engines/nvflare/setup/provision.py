@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,9 @@ def join(folder: Path, data: bytes, root_digest: str = "") -> MemberList:
     if root_digest and "".join(root_digest.split()) != root_digest_of(root).replace(" ", ""):
         raise InputError(f"the root of this list has the digest {root_digest_of(root)}, not {root_digest}: do not join")
     old = folder / MEMBERS
-    before = read_list(old.read_bytes(), root) if old.exists() else None
+    before = None
+    with suppress(InputError):  # a damaged one is replaced
+        before = read_list(old.read_bytes(), root) if old.exists() else None
     if before is not None and members.version < before.version:
         raise InputError(f"the list has the version {members.version}, and the kit has {before.version} already")
     own = {whose: members.members.get(whose) for whose in key_files(folder, kind, name)}

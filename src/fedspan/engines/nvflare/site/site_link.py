@@ -36,6 +36,7 @@ from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.setup.reach import trouble
 from fedspan.engines.nvflare.site.worker_process import LONGEST, socket_path
 from fedspan.engines.remote.messages.environment import fedspan_version
+from fedspan.engines.remote.messages.identity import Authority
 from fedspan.errors import FedspanError
 
 #: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
@@ -174,9 +175,11 @@ class SiteLink:
 
     def watch(self) -> None:
         """Release what no user needs any more; start again where the kit has changed; warn before its end."""
-        began = None
+        began, authority = None, Authority.from_kit(self._kit)
         while True:
             with suppress(FedspanError, OSError):  # of a file that is just being written
+                if repaired := authority.repair():
+                    report(repaired)
                 began = began or kit_identity(self._kit)
                 self.check_kit(began)
             time.sleep(EVERY)

@@ -38,7 +38,7 @@ class Transport(Protocol):
     def sites(self) -> tuple[str, ...]:
         """Names of all sites of the federation, sorted."""
 
-    def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | Lost]]:
+    def send(self, requests: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, bytes | memoryview | Lost]]:
         """Deliver each site its request; yield each site's answer when it arrives, or why it is missing.
 
         End within `deadline` seconds. Try once. Never raise because a site or the server is offline; yield at once for
@@ -140,7 +140,9 @@ class SignedRequests:
             isinstance(answer, Opened) and "seen" in answer.head and self._serials.catch_up(site, answer.head["seen"])
         )
 
-    def _checked(self, site: str, answer: bytes | Lost, request: str, bound: Message, max_bytes: int) -> Answer:
+    def _checked(
+        self, site: str, answer: bytes | memoryview | Lost, request: str, bound: Message, max_bytes: int
+    ) -> Answer:
         if isinstance(answer, Lost):
             return Failure(FailureKind.OFFLINE, answer.reason)
         try:

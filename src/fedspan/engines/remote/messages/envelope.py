@@ -67,10 +67,10 @@ class Sealed:
 
     def _bytes(self, site: str) -> bytes:
         mine = {n: part for n, part in self._parts.items() if not n.startswith(APART) or n == APART + site}
-        return encode(self._outer | {_PART + name: as_array(part) for name, part in mine.items()})
+        return encode(self._outer | {_PART + name: as_array(part) for name, part in mine.items()}, checksum=False)
 
 
-def open_sealed(data: bytes, authority: Authority, purpose: str, site: str, max_bytes: int) -> Opened:
+def open_sealed(data: bytes | memoryview, authority: Authority, purpose: str, site: str, max_bytes: int) -> Opened:
     """Read a message from outside, or refuse it with a `MessageError`; `site` is the reader, if it has a part apart."""
     if len(data) > max_bytes + ALLOWANCE:
         raise MessageError(f"the message has {len(data)} bytes, more than the {max_bytes} allowed")

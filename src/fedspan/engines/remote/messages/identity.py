@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.certificates import (
     CLOCKS_DIFFER,
     LEAST_BITS,
@@ -37,6 +38,8 @@ _MOST_CHECKED = 256
 #: Seconds after which all that are connected have a list that the coordinator hands out.
 _KNOWN_TO_ALL = 60.0
 _DELEGATION = b"fedspan delegation\0"
+#: Seconds after which a file that is no list of participants is not one that is just being copied.
+_COPYING = 10.0
 #: Bytes and seconds of a delegation.
 _LARGEST, _LONGEST = 2**14, 30 * 86400.0
 
@@ -147,6 +150,8 @@ class Authority:
         self._sites = frozenset(sites)
         self._secure_sum = secure_sum or SecureSum()
         self._members = members
+        self.data = b""  # the list as it travels, where it has a file
+        self._damaged = 0.0  # since when the file is not this list, by the monotonic clock
         self._file = file
         self._seen = _stamp(file)
         self._checked: dict[bytes, Any] = {}
@@ -157,7 +162,9 @@ class Authority:
         folder = Path(folder)
         members = kit_list(folder)
         root = _bytes_of(folder / "startup" / "rootCA.pem")
-        return cls(root, members.federation, members=members, file=folder / MEMBERS)
+        made = cls(root, members.federation, members=members, file=folder / MEMBERS)
+        made.data = _bytes_of(folder / MEMBERS)
+        return made
 
     @property
     def members(self) -> MemberList | None:
@@ -165,7 +172,9 @@ class Authority:
         if self._file is not None and (seen := _stamp(self._file)) != self._seen:
             self._seen = seen
             with suppress(InputError):  # being copied, or damaged: the list that is known stays valid
-                self.take(read_list(_bytes_of(self._file), self._pem))
+                data = _bytes_of(self._file)
+                self.take(read_list(data, self._pem))
+                self.data = data
         return self._members
 
     @property
@@ -196,6 +205,24 @@ class Authority:
                 "known already"
             )
         self._members = offered
+
+    def repair(self) -> str:
+        """Write the list again where its file was damaged for a while, and return a sentence about it.
+
+        A file that is just being copied is left alone, and a newer list is followed.
+        """
+        known = self.members
+        if self._file is None or known is None:
+            return ""
+        if self._file.is_file() and self._file.read_bytes() == self.data:
+            self._damaged = 0.0
+            return ""
+        self._damaged = self._damaged or time.monotonic()
+        if time.monotonic() - self._damaged < _COPYING:
+            return ""
+        write_whole(self._file, self.data)
+        self._damaged = 0.0
+        return f"{self._file.name} was damaged or older: version {known.version} is written again"
 
     @property
     def ends(self) -> datetime:

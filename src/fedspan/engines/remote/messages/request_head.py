@@ -78,7 +78,7 @@ def call_head(
     call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy, threads: int
 ) -> tuple[Message, dict[str, bytes]]:
     """Return the fields of a call in a request's head, and the parts that go with it."""
-    parts = {"payload": encode(call.payload)}
+    parts = {"payload": encode(call.payload, checksum=False)}  # parts have digests
     parts |= {APART + site: encode(call.apart[site]) for site in to if site in call.apart}
     parts |= {f"{_TRANSFORM}{i}": encode(transform.parameters) for i, transform in enumerate(call.transforms)}
     head: Message = {

@@ -89,7 +89,7 @@ class RunFile:
 
     def answered(self, after: int, call: Identified, delivery: Delivery) -> None:
         """Write a reply, which `state` has already."""
-        self._sent = (delivery, encode(delivery.reply))
+        self._sent = (delivery, encode(delivery.reply, checksum=False))  # entry and answer have digests
         continues = len(self.state.pending) > 1  # another part of the same call
         self._append(*_call_entry(after, call, continues, delivery, self._sent[1]))
         with self._errors():
@@ -135,8 +135,12 @@ class RunFile:
         return self._file
 
     def _append(self, fields: Fields, parts: Parts = ()) -> None:
+        """Write an entry, which is in memory already: a file that another program has cut is written from there."""
         with self._errors():
-            self._open().append(fields, parts)
+            if not self._open().altered:
+                self._open().append(fields, parts)
+                return
+        self._rewrite()
 
     def _rewrite(self) -> None:
         with self._errors():

@@ -54,7 +54,7 @@ class StepLink:
 
     def send(self, message: Message) -> None:
         """Send a message."""
-        self.send_encoded(encode(message))
+        self.send_encoded(encode(message, checksum=False))
 
     def send_encoded(self, raw: bytes) -> None:
         """Send the bytes of a message."""
@@ -298,7 +298,7 @@ class _Steps:
                 reply = self._runner.run(call, payload, context)
             changes = self._runner.site.in_call(context).changes()
         about |= self._head(context) | {"deleted": json.dumps(changes.deleted)}
-        answer = [encode(about), encode(reply or {}), encode(changes.put)]
+        answer = [encode(one, checksum=False) for one in (about, reply or {}, changes.put)]
         if sum(map(len, answer)) > self._memory // _REPLY_SHARE:
             raise MemoryError
         return answer

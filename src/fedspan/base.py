@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from fedspan.checks import text_columns, true_or_false
+from fedspan.checks import held, text_columns, true_or_false
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -336,6 +336,7 @@ class FedEstimator(_Parameters, BaseEstimator):
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""
         if isinstance(X, Federation):
             raise InputError("X is a federation, and a table of rows is needed here: its rows stay at their sites")
+        X = held("X", X)
         sparse = {"accept_sparse": "csr"} if self.takes_sparse else {}
         try:
             table: NDArray[Any] = validate_data(

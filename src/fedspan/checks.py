@@ -148,6 +148,28 @@ def frames_inside() -> int:
     return level
 
 
+def held(what: str, values: Any) -> Any:
+    """Return values with masked cells as missing ones, or as they are; refuse a table that holds no rows yet.
+
+    Examples
+    --------
+    >>> held("X", np.ma.masked_array([1, 2], mask=[False, True]))
+    array([ 1., nan])
+    """
+    if hasattr(values, "collect") and hasattr(values, "collect_schema"):
+        kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__name__}"
+        raise InputError(f"{what} is a {kind}, which holds no rows yet: use {what}.collect()")
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if not np.ma.getmaskarray(values).any():
+        return values.data
+    if values.dtype.kind not in "buifcOUS":
+        raise InputError(f"{what} has masked cells of the type {values.dtype}: drop their rows, or fill them first")
+    if values.dtype.kind in "OUS":
+        return values.astype(object).filled(None)
+    return (values.astype(np.float64) if values.dtype.kind in "bui" else values).filled(np.nan)
+
+
 def text_columns(X: Any) -> list[str]:
     """Return the columns of a table that hold text: their names, or their numbers; not what they hold.
 
@@ -156,11 +178,12 @@ def text_columns(X: Any) -> list[str]:
     >>> text_columns([[1.0, "f", "2"], [2.0, "m", "3"]])
     ['number 1']
     """
-    names = list(getattr(X, "columns", ()))
-    table: Any = X if names else np.asarray(X, dtype=object)
+    frame = hasattr(X, "iloc")
+    names = list(X.columns if frame else getattr(X, "column_names", getattr(X, "columns", ())))
+    table: Any = X if frame else np.asarray(X, dtype=object)
     found = []
     for j in range(table.shape[1] if table.ndim == 2 else 0):
-        cells = table.iloc[:, j] if names else table[:, j]
+        cells = table.iloc[:, j] if frame else table[:, j]
         try:
             np.asarray(cells, dtype=np.float64)
         except ValueError:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from fedspan.checks import frames_inside, one_of, real_number, true_or_false, whole_number
+from fedspan.checks import frames_inside, held, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.predicted_rows import predicted
@@ -124,6 +124,7 @@ class FedRegression(TreatmentCoding):
         """Return targets that are numbers, or refuse them."""
         if y is None:
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = held("y", y)
         try:
             found = np.asarray(
                 column_or_1d(

@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy.sparse import coo_matrix, csr_array, dok_matrix
+from sklearn.base import clone
 
 import fedspan as fs
 from fedspan.errors import InputError
@@ -191,3 +192,35 @@ def test_one_table_may_be_a_path_and_a_list_of_tables_is_refused(tmp_path):
     assert repr(fs.federate(str(tmp_path / "all.csv"))) == "LocalFederation(1 site: site)"
     with pytest.raises(InputError, match=r"list of tables: name the site of each, as in federate\(\{'north': table"):
         fs.federate([frame, frame])
+
+
+@pytest.mark.parametrize("model", [fs.FedPCA(1), fs.FedTabularEncoder(), fs.FedLinearRegression(), fs.FedKMeans(2)])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (ROWS[:, 0], r"1 dimension, .*reshape\(X, \(-1, 1\)\)"),
+        (list(ROWS[:, 0]), r"1 dimension, .*reshape\(X, \(-1, 1\)\)"),
+        (pd.Series(ROWS[:, 0]), r"1 dimension, .*reshape\(X, \(-1, 1\)\)"),
+        (ROWS + 1j, "complex numbers.*as columns of their own"),
+        (pd.DataFrame(ROWS + 1j), "complex numbers.*as columns of their own"),
+        ("rows.csv", "X is of the type str, and must be a table"),
+        (None, "X is of the type NoneType, and must be a table"),
+    ],
+    ids=["column", "list", "series", "complex", "complex-frame", "path", "none"],
+)
+def test_what_is_no_table_is_refused_without_its_cells(model, wrong, says):
+    model = clone(model)
+    for use in ("fit", "transform", "predict"):
+        if not hasattr(model, use):
+            continue
+        with pytest.raises(InputError, match=says) as caught:
+            getattr(model, use)(wrong, *[np.zeros(12)] * (use == "fit"))
+        assert str(ROWS[0, 0])[:5] not in str(caught.value)
+        if use == "fit":
+            model.fit(ROWS, ROWS[:, 0])
+
+
+def test_gaps_in_new_rows_are_named_by_column(frame):
+    model = fs.FedPCA(1).fit(frame)
+    with pytest.raises(InputError, match=r"feature dose \(2 values\); fill or drop them first"):
+        model.transform(frame.assign(dose=[np.nan, np.inf, *[0.0] * 10]))

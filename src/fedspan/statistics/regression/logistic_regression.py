@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from fedspan.checks import held
+from fedspan.checks import as_table, held
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.generalized_linear_model import generalized_linear_model, target_classes
@@ -119,7 +119,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         if y is None:
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         found: Array = column_or_1d(held("y", y), warn=True)
-        check_consistent_length(X, found)
+        check_consistent_length(as_table(X), found)
         gaps = missing(found)
         if gaps.any() and self.missing == "refuse":
             raise InputError(f"y contains NaN in {int(gaps.sum())} rows; fill them, or leave them out (missing='drop')")

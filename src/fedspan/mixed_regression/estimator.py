@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator
-from fedspan.checks import held
+from fedspan.checks import as_table, held
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
 from fedspan.mixed_regression.logistic_fedx import logistic_losses, other_classes
@@ -174,7 +174,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         check_parameters(self)
         if not isinstance(X, Federation):
             y = self._checked_target(y)
-            check_consistent_length(X, y)
+            check_consistent_length(as_table(X), y)
         with self._fitting(X, y, sites) as fed:
             mapping = self._map()
             if not mapping.is_identity:

@@ -194,7 +194,9 @@ def test_one_table_may_be_a_path_and_a_list_of_tables_is_refused(tmp_path):
         fs.federate([frame, frame])
 
 
-@pytest.mark.parametrize("model", [fs.FedPCA(1), fs.FedTabularEncoder(), fs.FedLinearRegression(), fs.FedKMeans(2)])
+@pytest.mark.parametrize(
+    "model", [fs.FedPCA(1), fs.FedTabularEncoder(), fs.FedLinearRegression(), fs.FedMixedRegressor(1)]
+)
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

@@ -264,9 +264,8 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> Any:
         """Return `X` as it is, if it is a data frame, or as an array of numbers or text."""
-        X = as_table(X)
         if not (hasattr(X, "iloc") and hasattr(X, "columns")):
-            return validate_data(self, X, reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
+            return validate_data(self, as_table(X), reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
         parameters.refuse_doubles(list(X.columns))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if 0 in X.shape:

@@ -228,5 +228,5 @@ def test_gaps_in_new_rows_are_named_by_column(frame):
 
 
 def test_a_frame_of_complex_numbers_is_refused_without_its_cells():
-    with pytest.raises(InputError, match="complex numbers.*as columns of their own"):
+    with pytest.raises(InputError, match=r"complex numbers.*as columns of their own"):
         fs.FedPCA(1).fit(pd.DataFrame(ROWS + 1j))

@@ -9,7 +9,11 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 import fedspan as fs
 from fedspan.atlases.measures import agreement, cluster_agreement, site_mixing
 from fedspan.errors import InputError
+from fedspan.federation.site.discovery import install_steps
+from fedspan.federation.site.steps import find_step
 from tests.atlases.blood_cells import blood, same_among_neighbours, types_and_batches
+
+install_steps()
 
 
 def test_mixing_of_donors_is_near_the_pooled_measure():
@@ -71,3 +75,21 @@ def test_rows_without_labels_and_single_rows_are_refused():
         fed.run(cluster_agreement, centres=np.eye(4))
     with pytest.raises(InputError, match="no neighbourhood has two rows"):
         fed.run(site_mixing, centres=np.eye(4))
+
+
+@pytest.mark.parametrize("step", ["cluster_gene_counts", "cluster_gene_sums"])
+def test_owners_learn_of_clusters_of_few_cells(step):
+    """The sums of a cluster of one cell are that cell, whatever the analyst's own guard requests."""
+    labels = np.array(["b"] * 57 + ["rare"] * 3)
+    site = fs.Site("a", np.ones((60, 4)), labels)
+    fewest = find_step(f"atlases.{step}").fewest
+    assert fewest(site, clusters=2, names=np.array(["b", "rare"])) == 3
+    with pytest.raises(InputError, match="only inside a step"):  # clusters that it keeps: not known beforehand
+        fewest(site, clusters=2)
+
+
+@pytest.mark.parametrize("step", ["centres", "batch_sums", "new_batch_sums"])
+def test_owners_learn_that_centres_may_leave_one_row_alone(step):
+    found = find_step(f"atlases.{step}")
+    assert found.fewest(fs.Site("a", np.ones((60, 4)))) == 1
+    assert not found.fewest_in_sums

@@ -45,6 +45,11 @@ LEAKS = {
     "all rows, transposed": (lambda X: X.T, "rows", 70),
     "all rows in one vector": (lambda X: X[:-1].ravel(), "rows", 67),
     "bytes of rows": (lambda X: np.frombuffer(X[:4].tobytes(), dtype=np.uint8), "rows", 12),
+    "bits of single precision as whole numbers": (
+        lambda X: X[5:9].astype(np.float32).view(np.int32).astype(np.int64),
+        "rows",
+        12,
+    ),
     "single precision": (lambda X: X[5:9].astype(np.float32), "rows", 12),
     "rounded": (lambda X: np.round(X[5:9], 2), "rows", 12),
     "standardised": (lambda X: ((X - X.mean(axis=0)) / X.std(axis=0))[:3], "rows", 9),

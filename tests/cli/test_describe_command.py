@@ -82,6 +82,8 @@ def test_one_table_instead_of_the_page(study, tmp_path, capsys, arguments, words
         ('[describe]\nmean = "all"\n', [], "'mean' is not a known key"),
         ("", ["--by", "ward"], "by='ward' is no column of the table"),
         ("", ["--out", "nowhere/look.html"], "its folder does not exist"),
+        ("", ["--out", "look.docx"], "--out look.docx must end in .html"),
+        ("", ["--pairs", "pearson", "--out", "look.html"], "--out look.html must end in .csv"),
         ("[describe]\nbins = 0\n", [], "bins=0 must be a whole number of at least 1"),
     ],
 )

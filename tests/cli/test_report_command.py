@@ -84,3 +84,9 @@ def test_other_folders_and_files_are_refused(tmp_path, capsys):
     assert "neither the folder of a run nor a saved model" in error
     assert "with a record.jsonl or a model.fedspan" in error
     assert "is not the record of a run" in error
+
+
+def test_a_page_must_be_html(done, capsys):
+    assert main(["report", str(done), "--out", str(done / "page.docx")]) == 2
+    assert "page.docx must end in .html" in capsys.readouterr().err
+    assert not (done / "page.docx").exists()

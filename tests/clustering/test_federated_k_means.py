@@ -76,6 +76,19 @@ def test_huge_sums_of_malicious_sites_do_not_end_a_run_by_medians(seed):
     assert np.abs(found.centres).max() < 1e3 * np.abs(X).max()
 
 
+@pytest.mark.parametrize("bad", [8, 9])
+def test_nearly_half_of_the_sites_do_not_carry_one_median_of_all_centres_away(bad):
+    """Round by round they did: by 1e15 with nine of 19, and no warning showed it."""
+    rng = np.random.default_rng(4)
+    truth = 8.0 * rng.standard_normal((4, 5))
+    X = truth[rng.integers(4, size=1140)] + rng.standard_normal((1140, 5))
+    fed = fs.federate(X, sites=np.arange(1140) % 19, seed=1)
+    for attack in (attacks.ScaledReverse(10.0), attacks.Ones(0.0), attacks.Ones(1e300)):
+        seen = fed.corrupt(attack, sites=fed.sites[1 : 2 * bad : 2])
+        found = seen.run(protocol.federated_k_means, n_clusters=4, n_init=5, aggregator=GeometricMedian()).best()
+        assert np.linalg.norm(found.centres[:, None] - truth, axis=2).min(axis=0).max() < 4.0  # they are 18 apart
+
+
 def test_the_start_from_sums_is_as_good_as_k_means_plus_plus_and_the_same_for_any_split():
     X, y = blobs(600, k=12, d=8)
     one = fs.FedKMeans(12, random_state=0, n_init=3).fit(X)

@@ -71,4 +71,5 @@ def test_every_page_is_reached_from_the_index():
         for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
             names = [line for line in tree.split() if not line.startswith(":")]
             todo += [(page.parent / f"{name}.md").resolve() for name in names]
-    assert reached == set(PAGES[1:])
+    lost = sorted(str(page.relative_to(ROOT)) for page in set(PAGES[1:]) ^ reached)
+    assert not lost, "name each in a toctree, such as that of docs/index.md or docs/protocols/index.md"

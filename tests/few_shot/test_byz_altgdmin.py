@@ -427,6 +427,7 @@ def test_sites_that_repeat_one_honest_reply_count_once(rule, sites):
     assert subspace_distance(found.basis, data.basis) < 1.6 * clean
     assert found.resilience["malicious"].tolist() == list(range(1, (sites + 1) // 2))
     assert {site for site, weight in found.weights.items() if weight == 0} >= set(bad[1:])
+    assert set(found.doubtful) >= set(bad[1:])
 
 
 def test_a_majority_that_nearly_repeats_one_reply_is_reported():
@@ -435,4 +436,14 @@ def test_a_majority_that_nearly_repeats_one_reply_is_reported():
     fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task, seed=1)
     bad = fed.corrupt(NearlyMimic(), sites=list(fed.sites[:9]))
     with pytest.warns(UserWarning, match="the gradients form two groups, and 9 of 19"):
-        bad.run(byz_altgdmin, aggregator=aggregation.MajorityMean(), rank=2, n_columns=20, iterations=30)
+        found = bad.run(byz_altgdmin, aggregator=aggregation.MajorityMean(), rank=2, n_columns=20, iterations=30)
+    assert found.doubtful == fed.sites  # a list of trusted sites would be that of the attackers
+
+
+def test_no_site_is_trusted_where_the_warning_names_two_groups():
+    data = make_few_shot_tasks(20, 40, 2, 6 * 19, 19, noise=0.5, seed=4)
+    fed = fs.federate(data.X, data.y, sites=data.sites, task=data.task, seed=1)
+    model = fs.FedFewShotRegressor(2, aggregator=aggregation.MajorityMean(), iterations=30)
+    with pytest.warns(UserWarning, match="the gradients form two groups"):
+        model.fit(fed.corrupt(NearlyMimic(), sites=list(fed.sites[:9])))
+    assert model.sites_trusted_ == ()

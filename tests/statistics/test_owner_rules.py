@@ -64,3 +64,42 @@ def test_sites_are_no_groups_in_a_secure_sum(desk):
     }
     refused = desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS, **inner})
     assert "no group of its own in a secure sum" in str(refused)
+
+
+def test_sums_over_the_events_of_one_time_are_single_rows(tmp_path):
+    """With a weight for each time of the grid, the sum over events was the covariates of the row with that event."""
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    frame = pd.DataFrame(rows, columns=["a", "b"]).assign(time=np.repeat(np.arange(1.0, 13.0), 5), event=1)
+    frame.loc[59, "time"] = 20.0
+    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', frame, 'target = ["time", "event"]')
+    form = {"intercept": False, "offset": -1, "effects": np.array([], dtype=str), "drop": False, "centre": np.zeros(2)}
+    form |= {"factor": np.eye(2), "kept": np.ones(2, dtype=bool)}
+    for number, (times, few) in enumerate([([12.0], False), ([1.0, 12.0], False), ([12.0, 20.0], True)]):
+        grid = np.array(times)
+        for name, more in (("event_moments", {"weights": np.eye(len(grid))}), ("cox_setup", {})):
+            found = desk.ask(f"survival.{name}", run=f"r {number} {name}", payload={"grid": grid, **more, **form})
+            assert (FEW in str(found)) == few, found
+    desk.worker.close()
+
+
+def test_weights_of_a_regression_may_single_out_a_row_as_the_page_says(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    rows[7, 0] = 3.0
+    frame = pd.DataFrame(rows, columns=["a", "b"]).assign(count=np.arange(60) % 3)
+    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', frame, 'target = "count"')
+    form = {"intercept": True, "offset": -1, "effects": np.array([], dtype=str), "drop": False, "centre": np.zeros(2)}
+    form |= {"factor": np.eye(3), "kept": np.ones(3, dtype=bool), "coef": np.array([0.0, 90.0, 0.0])}
+    found = desk.ask("regression.glm_sums", payload={"family": "poisson", "classes": np.array([], dtype=str), **form})
+    desk.worker.close()
+    assert isinstance(found, dict), found
+    alone = [1.0, *rows[7]]
+    np.testing.assert_allclose(found["information"][0] / found["information"][0, 0], alone)
+
+
+def test_counts_of_guessed_names_may_be_of_one_row_as_the_page_says(tmp_path):
+    frame = table().assign(patient=[f"p{i}" for i in range(60)])
+    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', frame)
+    names = {"first_names": np.array(["p58"]), "second_names": np.array(["f", "m"])}
+    found = desk.ask("describe.cross_counts", payload={"first": 3, "second": 2, **names})
+    assert found["counts"].tolist() == [[0, 1]]
+    desk.worker.close()

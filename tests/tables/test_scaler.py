@@ -282,3 +282,13 @@ def test_partial_fit_with_weights_is_that_of_scikit_learn():
     np.testing.assert_allclose(ours.mean_, theirs.mean_)
     np.testing.assert_allclose(ours.var_, theirs.var_)
     np.testing.assert_allclose(ours.n_samples_seen_, theirs.n_samples_seen_)
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+def test_the_argument_copy_of_scikit_learn_is_taken(copy):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    scaler = fs.FedStandardScaler(with_mean=False, with_std=False).fit(X)
+    for method in (scaler.transform, scaler.inverse_transform):
+        found = method(X, copy=copy)
+        np.testing.assert_array_equal(found, X)
+        assert not np.shares_memory(found, X)

@@ -68,3 +68,11 @@ def test_without_mlflow_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(MissingPackageError, match=r"\.\[tracking\]"):
         mlflow_observer()
+
+
+def test_a_database_without_its_packages_is_a_sentence(tmp_path, monkeypatch):
+    """The extra installs MLflow without what its databases need."""
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(MissingPackageError, match="pip install mlflow, or name a server"):
+        mlflow_observer(tracking_uri=f"sqlite:///{tmp_path}/runs.db")

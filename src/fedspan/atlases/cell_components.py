@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
-from fedspan.atlases.parts.batch_labels import codes_in, refuse_failed_steps, texts_of
+from fedspan.atlases.parts.batch_labels import codes_in, names_in, texts_of
 from fedspan.atlases.parts.cell_rows import cells_of, kept_log_blocks, log_blocks
-from fedspan.errors import InputError, MessageError
+from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import Indices, Labels, Matrix, Positive, Text, Vector
 from fedspan.linalg import with_fixed_signs
 from fedspan.sums.plausible_totals import whole
-from fedspan.wire import Message
 
 Array = NDArray[np.float64]
 
@@ -82,16 +81,7 @@ def local_obs_names(site: Site, batch: Annotated[str, Text(200)]) -> dict[str, A
 
 def obs_names(run: Federation, *, batch: str) -> NDArray[np.str_]:
     """Return the different values of a column of what is known of the cells of all sites, sorted."""
-
-    def check(reply: Message) -> Message:
-        names = reply.get("names")
-        if not isinstance(names, np.ndarray) or names.ndim != 1 or names.dtype.kind != "U":
-            raise MessageError("names must be a list of texts")
-        return reply
-
-    replies = run.accept(run.ask(local_obs_names, batch=batch), check)
-    refuse_failed_steps(replies.failed)
-    return np.unique(np.concatenate([np.asarray(reply["names"], dtype=str) for reply in replies.ok.values()]))
+    return names_in(run, run.ask(local_obs_names, batch=batch))
 
 
 def cell_components(

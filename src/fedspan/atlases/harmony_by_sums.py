@@ -125,7 +125,12 @@ def local_begin(
     return {}
 
 
-@step("atlases.centres", reveals="sums")
+def by_centres(site: Site, **_: Any) -> int:
+    """Return 1, or 0 without rows: by the centres and effects of a request one row may be alone in a cluster."""
+    return min(len(site), 1)
+
+
+@step("atlases.centres", reveals="sums", fewest=by_centres, fewest_in_sums=False)
 def local_centres(
     site: Site, done: Index, turn: Index, draw: Index, blocks: Count, Y: Matrix, counts: Matrix | None
 ) -> dict[str, Any]:
@@ -177,7 +182,7 @@ def local_block(
     return {"change": rows.sent(own - before)}
 
 
-@step("atlases.batch_sums", reveals="sums")
+@step("atlases.batch_sums", reveals="sums", fewest=by_centres, fewest_in_sums=False)
 def local_batch_sums(site: Site, done: Index, turn: Index, Y: Matrix, counts: Matrix) -> dict[str, Any]:
     """Leaves the site: number and sum of its rows of each batch in each cluster, (B, K) and (B, K, d); the objective.
 

@@ -42,7 +42,26 @@ class MarkerGenes:
         return np.argsort(-self.scores[cluster], kind="stable")[:n]
 
 
-@step("atlases.cluster_gene_counts", reveals="sums")
+def _own_clusters(site: Site, clusters: int, names: NDArray[np.str_] | None) -> NDArray[np.int64]:
+    if names is not None:
+        if site.y is None or len(names) != clusters:
+            raise InputError(f"{len(names)} labels of {clusters} clusters, and the site's cells must have labels as y")
+        return codes_in(texts_of(np.asarray(site.y)), names)
+    if "cluster" not in site.state:
+        raise InputError("this site missed the clusters of this run")
+    own = np.asarray(site.state["cluster"], dtype=np.int64)
+    if own.max(initial=0) >= clusters:
+        raise InputError(f"this site has cells of cluster {own.max()}, and {clusters} clusters were requested")
+    return own
+
+
+def smallest_cluster(site: Site, clusters: int, names: Labels | None = None, **_: Any) -> int:
+    """Return the number of cells of the smallest cluster that has any; only of labels it can be counted beforehand."""
+    counts = np.bincount(_own_clusters(site, clusters, names))
+    return int(counts[counts > 0].min(initial=len(site)))
+
+
+@step("atlases.cluster_gene_counts", reveals="sums", fewest=smallest_cluster, fewest_in_sums=False)
 def local_cluster_gene_counts(site: Site, clusters: Clusters, names: Labels | None = None) -> dict[str, Any]:
     """Leaves the site: by cluster and gene the number of cells with a count, and by cluster that of all cells.
 
@@ -58,7 +77,7 @@ def local_cluster_gene_counts(site: Site, clusters: Clusters, names: Labels | No
     return {"n": np.bincount(own, minlength=clusters), "found": found.reshape(clusters, cells.shape[1])}
 
 
-@step("atlases.cluster_gene_sums", reveals="sums")
+@step("atlases.cluster_gene_sums", reveals="sums", fewest=smallest_cluster, fewest_in_sums=False)
 def local_cluster_gene_sums(
     site: Site, target: Positive, clusters: Clusters, genes: Indices, together: Indices, names: Labels | None = None
 ) -> dict[str, Any]:
@@ -83,19 +102,6 @@ def local_cluster_gene_sums(
         values[together] = 0.0
         reply[name] = values.reshape(shape)
     return reply
-
-
-def _own_clusters(site: Site, clusters: int, names: NDArray[np.str_] | None) -> NDArray[np.int64]:
-    if names is not None:
-        if site.y is None or len(names) != clusters:
-            raise InputError(f"{len(names)} labels of {clusters} clusters, and the site's cells must have labels as y")
-        return codes_in(texts_of(np.asarray(site.y)), names)
-    if "cluster" not in site.state:
-        raise InputError("this site missed the clusters of this run")
-    own = np.asarray(site.state["cluster"], dtype=np.int64)
-    if own.max(initial=0) >= clusters:
-        raise InputError(f"this site has cells of cluster {own.max()}, and {clusters} clusters were requested")
-    return own
 
 
 def marker_genes(

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.atlases.harmony_by_sums import by_centres
 from fedspan.atlases.parts.batch_labels import (
     Column,
     batch_codes,
@@ -54,7 +55,7 @@ def harmonized(
     return site.through(shown, frames=True)
 
 
-@step("atlases.new_batch_sums", reveals="sums", by_site=sites_are_batches)
+@step("atlases.new_batch_sums", reveals="sums", fewest=by_centres, fewest_in_sums=False, by_site=sites_are_batches)
 def local_new_batch_sums(
     site: Site, column: Column, names: Labels, Y: Stack, effects: Effects, sigma: Positive, starts: Count
 ) -> dict[str, Any]:

@@ -131,9 +131,11 @@ def _parts(raw: Any, longest: int) -> tuple[Array, tuple[str, ...], tuple[Array,
             numbers = numbers[: max(1, longest // inner)]
         integers = numbers.ndim and numbers.dtype.kind in "ui"
         texts, blocks = [], list(unpacked(numbers.tobytes())) if integers else []
-        if integers and numbers.dtype.itemsize > 1:  # bytes that an array of wider integers holds
-            small = ((numbers >= 0) & (numbers < 256)).all()
-            blocks += list(unpacked(numbers.astype(np.uint8).tobytes())) if small else []
+        for width in (1, 2, 4):  # bytes, or bits of floats, that an array of wider integers holds
+            if integers and numbers.size and numbers.dtype.itemsize > width:
+                low, high = int(numbers.min()), int(numbers.max())
+                fits = high < 2 ** (8 * width) if low >= 0 else low >= -(2 ** (8 * width - 1)) > -high - 1
+                blocks += list(unpacked(numbers.astype(f"<i{width}").tobytes())) if fits else []
     written = [text_of(block) for block in blocks]
     readings = [one for block in blocks for one in floats_in(block)]
     readings += [np.array(found) for text in written if len(found := numbers_in(text)) > 1]

@@ -15,6 +15,8 @@ from fedspan.federation.record import RunRecord
 
 def report(run: Path, out: Path | None) -> int:
     """Write the report of a run's folder, or of a saved model."""
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out {out} must end in .html")
     preprocess, model = saved_models(run)
     models = [*preprocess, *([] if model is None else [model])]
     folder = run.is_dir()

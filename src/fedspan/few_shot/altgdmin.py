@@ -60,6 +60,8 @@ class Representation:
         Degrees of freedom that all sites' rows leave to learn U from.
     resilience : structured array or None
         With an aggregator: how far malicious sites can have moved the last gradient.
+    doubtful : tuple of str
+        Sites that repeat a gradient; all, where the gradients form two groups: which one is honest is not known.
     """
 
     basis: Matrix
@@ -70,6 +72,7 @@ class Representation:
     moment: Matrix
     free: float
     resilience: NDArray[np.void] | None = None
+    doubtful: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, U: Matrix, weights: dict[str, float], found: FitMoments, iterations: int, moved: float) -> Self:

@@ -127,17 +127,25 @@ def byz_altgdmin(
     if done and believed(rule, np.ones(1)) is None:  # a plain mean needs no vote: any site can move it
         U = voted(workers, start=start, final=U, intercept=intercept)
     found = Representation.of(U, mean, fit_moments(workers, U, intercept, resilient=True), done, moved)
-    return replace(found, resilience=_resilience(fed, **last)) if last else found
+    if not last:
+        return found
+    table, doubtful = _resilience(fed, **last)
+    return replace(found, resilience=table, doubtful=doubtful)
 
 
-def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combined: Matrix) -> NDArray[np.void]:
+def _resilience(
+    fed: Federation, sites: tuple[str, ...], gradients: Stack, combined: Matrix
+) -> tuple[NDArray[np.void], tuple[str, ...]]:
     """Return how far malicious sites can have moved the last gradient, in units of the median length of one.
 
-    Warn where the sites' gradients are copies of one another, and where the others form two groups.
+    Warn where the sites' gradients are copies of one another, and where the others form two groups. Return the copies,
+    too, or all sites where there are two groups: which one is honest is not known.
     """
     first = first_of_copies(gradients)
+    doubtful: list[str] = []
     if not first.all():
         copies = np.array(sites)[~first].tolist()
+        doubtful += copies
         warn(
             f"{len(copies)} of {len(sites)} sites repeat the gradient of another site and do not count "
             f"({', '.join(copies[:5])}{', ...' if len(copies) > 5 else ''}): gradients of own rows are never equal"
@@ -157,13 +165,14 @@ def _resilience(fed: Federation, sites: tuple[str, ...], gradients: Stack, combi
     second = two_groups(between[np.ix_(plausible, plausible)])
     if second is not None:
         names = np.array(sites)[plausible][second].tolist()
+        doubtful = list(sites)
         fed.log(second_group=", ".join(names))
         warn(
             f"the gradients form two groups, and {len(names)} of {len(sites)} sites are in the smaller one "
             f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''}): malicious sites agree, or repeat one "
             "reply, or sites differ; compare with MajorityMean()"
         )
-    return table
+    return table, tuple(doubtful)
 
 
 def _aggregated(

@@ -110,7 +110,8 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         Mean square of the features.
     rank_, n_iter_ : int
     sites_trusted_ : tuple of str
-        The sites with at least half an equal share of the weight, sorted.
+        The sites with at least half an equal share of the weight, sorted, without those that repeat a gradient. None,
+        where the gradients form two groups of nearly equal size: which one is honest is not known.
     site_weights_ : array (one per site)
         Their weights in the gradient, on average over the rounds, in the order of ``sites_``; equal without rounds.
     resilience_ : structured array (one per number of malicious sites) or None
@@ -301,4 +302,5 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         weights = learned.weights or dict.fromkeys(tasks.held, 1.0 / len(tasks.held))
         self.site_weights_ = np.array([weights.get(site, 0.0) for site in self.sites_])
         enough = 0.5 / len(weights)
-        self.sites_trusted_ = tuple(sorted(site for site, weight in weights.items() if weight >= enough))
+        trusted = {site for site, weight in weights.items() if weight >= enough}
+        self.sites_trusted_ = tuple(sorted(trusted.difference(learned.doubtful)))

@@ -14,7 +14,9 @@ LONGEST_TEXT = 300
 MOST_SITES, MOST_RUNS = 30, 12
 THIN_SPACE = "\u202f"  # the narrow one that does not break
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_NO_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+#: Signs that turn the order of what follows would show another text than the one that was sent.
+_TURNING = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_NO_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160), *_TURNING) if chr(code) not in "\t\n"}
 
 
 class Html(str):

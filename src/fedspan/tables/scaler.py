@@ -147,15 +147,18 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
         else:
             self.var_ = factor**2 * self.var_
 
-    def transform(self, X: Any) -> Any:
-        """Standardise a table; for a federation, return one whose sites do so locally."""
+    def transform(self, X: Any, copy: bool | None = None) -> Any:
+        """Standardise a table; for a federation, return one whose sites do so locally.
+
+        `copy` is scikit-learn's, and changes nothing: the result never shares memory with X.
+        """
         check_is_fitted(self)
         if isinstance(X, Federation):
             return X.apply(standardize, columns=self._names(), **self._transform_parameters())
         return standardize(self._validated(X), **self._transform_parameters())
 
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Undo `transform`."""
+    def inverse_transform(self, X: Any, copy: bool | None = None) -> NDArray[Any]:
+        """Undo `transform`. The result never shares memory with X, whatever `copy` is."""
         check_is_fitted(self)
         X = self._validated(X)
         self._refuse_dense(X)

@@ -57,7 +57,7 @@ def mlflow_observer(experiment: str = "fedspan", *, tracking_uri: str | None = N
     experiment : str, default="fedspan"
         The experiment's name. It is made where it does not exist.
     tracking_uri : str, optional
-        The server, folder or database. Default: MLflow's own setting.
+        The server, or the database, which needs the whole package ``mlflow``. Default: MLflow's own setting.
 
     Returns
     -------
@@ -78,6 +78,11 @@ def mlflow_observer(experiment: str = "fedspan", *, tracking_uri: str | None = N
         client = mlflow.MlflowClient(tracking_uri)
         found = client.get_experiment_by_name(experiment)
         identity = client.create_experiment(experiment) if found is None else found.experiment_id
+    except ImportError as error:
+        raise MissingPackageError(
+            f"MLflow keeps its runs in a database, which needs the package {error.name!r}: pip install mlflow, or name "
+            "a server, such as tracking_uri='http://localhost:5000'"
+        ) from None
     except (MlflowException, OSError) as error:
         raise InputError(f"MLflow does not open the experiment {experiment!r}: {error}") from None
     active = mlflow.active_run()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError, MessageError
-from fedspan.federation import Federation, Site, step, transform
+from fedspan.federation import Federation, Replies, Site, step, transform
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.parameters import Labels, Whole
 from fedspan.wire import Message
@@ -54,6 +54,11 @@ def batch_names(fed: Federation, *, column: int) -> NDArray[np.str_]:
     """Return the names of the batches, sorted: those of the sites, or the values of a column."""
     if column < 0:
         return np.array(fed.sites, dtype=str)
+    return names_in(fed, fed.ask(local_batch_names, column=column))
+
+
+def names_in(run: Federation, replies: Replies) -> NDArray[np.str_]:
+    """Return the different ``names`` in replies, sorted."""
 
     def check(reply: Message) -> Message:
         names = reply.get("names")
@@ -61,9 +66,9 @@ def batch_names(fed: Federation, *, column: int) -> NDArray[np.str_]:
             raise MessageError("names must be a list of texts")
         return reply
 
-    replies = fed.accept(fed.ask(local_batch_names, column=column), check)
-    refuse_failed_steps(replies.failed)
-    return np.unique(np.concatenate([reply["names"] for reply in replies.ok.values()]))
+    accepted = run.accept(replies, check)
+    refuse_failed_steps(accepted.failed)
+    return np.unique(np.concatenate([reply["names"] for reply in accepted.ok.values()]))
 
 
 def refuse_failed_steps(failed: Mapping[str, Failure]) -> None:

@@ -40,6 +40,9 @@ def describe_study(
     """
     if sum(one is not None for one in (crosstab, histogram, pairs)) > 1:
         raise InputError("--crosstab, --histogram and --pairs are one table each: choose one of them")
+    ending = ".html" if crosstab is None and histogram is None and pairs is None else ".csv"
+    if out is not None and out.suffix.lower() != ending:
+        raise InputError(f"--out {out} must end in {ending}")
     plan = read_description(study, at_sites=kit is not None)
     page = out or study.with_suffix(".describe.html")
     if not page.parent.is_dir():

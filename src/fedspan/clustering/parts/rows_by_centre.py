@@ -32,6 +32,8 @@ _KEPT_BYTES = 2**30
 _BLOCK_BYTES = 2**20
 #: Labels that are remembered, at most.
 _LABEL_BYTES = 2**28
+#: An aggregated number is no further from the median of the votes than this part of their median distance from it.
+_NEAR = 0.25
 
 
 def of_centres(site: Site, *, centres: Array, every: int = 1, **_: Any) -> int:
@@ -212,7 +214,7 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     n = np.maximum(counts.reshape(-1, b, k).sum(axis=2)[:, 0], 1.0)
     moves = replies.stack("sums") - counts[:, :, None] * C.reshape(-1, d)
     each = np.concatenate([counts[:, :, None], replies.stack("spread")[:, :, None], moves], axis=2)
-    found = np.asarray(rule(each / n[:, None, None], believed(rule, n)).value).reshape(b, k, d + 2)
+    found = _near_most(each / n[:, None, None], rule, n).reshape(b, k, d + 2)
     shares, spread = np.maximum(found[:, :, 0], 0.0), np.maximum(found[:, :, 1], 0.0)
     # Less than half a row of a site among typical ones is no row: an attacker's tiny weight must not become a divisor.
     some = shares >= 0.5 / (len(n) * max(1.0, float(np.median(n))))
@@ -222,6 +224,21 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     scatter = np.where(some, rows * spread / np.where(some, shares, 1.0), 0.0)
     about = np.maximum(scatter - rows * np.vecdot(move, move), 0.0)
     return Moved(C + move, rows, about, scatter.sum(axis=1))
+
+
+def _near_most(votes: Array, rule: Aggregator, n: Array) -> Array:
+    """Return what `rule` makes of the sites' votes (L, ...), in each number near the median of all votes.
+
+    One median of all centres bends to each of them, round by round: nearly half of the sites carried it away. The
+    median of one number, and its distance from most votes, are bounded by honest ones.
+    """
+    weights = believed(rule, n)
+    found = np.asarray(rule(votes, weights).value)
+    if weights is not None:  # a mean promises nothing
+        return found
+    middle = np.median(votes, axis=0)
+    apart = _NEAR * np.median(np.abs(votes - middle), axis=0)
+    return np.asarray(np.clip(found, middle - apart, middle + apart))
 
 
 def moved_centres(centres: Array, sizes: Array, seen: Federation, rule: Aggregator | None = None) -> Clusters:

@@ -16,7 +16,7 @@ from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.statistics.describe.description import ALL
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_cross_counts
 from fedspan.statistics.describe.parts.group_tests import GroupTest, counts_test
-from fedspan.statistics.describe.parts.grouped_rows import group_codes
+from fedspan.statistics.describe.parts.grouped_rows import pair_counts
 from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.suppression import hidden_cells, shown, table_sums
 from fedspan.statistics.describe.parts.table_columns import (
@@ -40,11 +40,7 @@ def local_cross_counts(
     site: Site, first: Index, second: Index, first_names: Labels, second_names: Labels
 ) -> dict[str, Any]:
     """Leaves the site: the number of rows for each pair of names of two columns."""
-    a, b = group_codes(site, first, first_names), group_codes(site, second, second_names)
-    both = (a >= 0) & (b >= 0)
-    shape = (len(first_names), len(second_names))
-    counts = np.bincount(a[both] * shape[1] + b[both], minlength=shape[0] * shape[1])
-    return {"counts": counts.reshape(shape)}
+    return {"counts": pair_counts(site, first, second, first_names, second_names)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,13 +121,9 @@ def crosstab(
             known = public_columns(names, categories)
             check_public(seen, known, categories, at)
             lists = [known.categories[j] for j in at]
-            found = _crosstab(known, at, lists, noisy_cross_counts(seen, at, lists, privacy), 1)
-            object.__setattr__(found, "run_", run.record)
-            return found
+            return _crosstab(known, at, lists, noisy_cross_counts(seen, at, lists, privacy), 1).of(run)
         known, seen = read_columns(seen, names, categorical=[], categories=categories, as_text=at, min_count=min_count)
-        found = crosstab_of(seen, known, at, least_set, keep_empty=bool(categories))
-        object.__setattr__(found, "run_", run.record)
-        return found
+        return crosstab_of(seen, known, at, least_set, keep_empty=bool(categories)).of(run)
 
 
 def crosstab_of(

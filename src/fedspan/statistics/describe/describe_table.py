@@ -32,9 +32,9 @@ from fedspan.statistics.describe.parts.table_columns import (
     federation_of,
     grouping_of,
     named_columns,
-    position,
     public_columns,
     read_columns,
+    text_columns,
 )
 from fedspan.statistics.describe.parts.value_bins import distinct_values, rank_edges
 
@@ -111,7 +111,7 @@ def describe(
     settings = {"by": by, "quantiles": levels, "least_set": least_set, "ranks": ranks, "privacy": privacy}
     with federation_of(fed, "describe").begin("describe", settings) as run:
         names, seen = named_columns(run)
-        as_text = [position(by, names, "by")] if by is not None and (by in names or isinstance(by, int)) else []
+        as_text = text_columns(by, names)
         if privacy is not None:
             columns = public_columns(names, categories)
             check_public(seen, columns, categories, as_text)
@@ -122,8 +122,7 @@ def describe(
             )
             grouping = grouping_of(by, columns, seen)
             found = described(seen, columns, grouping, levels, max_categories, least_set, extremes, ranks)
-        object.__setattr__(found, "run_", run.record)
-        return found
+        return found.of(run)
 
 
 def described(

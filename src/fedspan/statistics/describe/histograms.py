@@ -33,6 +33,7 @@ from fedspan.statistics.describe.parts.table_columns import (
     position,
     public_columns,
     read_columns,
+    text_columns,
 )
 from fedspan.statistics.describe.parts.value_bins import round_edges
 
@@ -124,17 +125,14 @@ def histogram(
         names, seen = named_columns(run)
         place = position(column, names, "column")
         if privacy is not None:
-            found = _noisy_histogram(seen, names, place, bins, by, categories, privacy)
-            object.__setattr__(found, "run_", run.record)
-            return found
-        as_text = [position(by, names, "by")] if by is not None and (by in names or isinstance(by, int)) else []
+            return _noisy_histogram(seen, names, place, bins, by, categories, privacy).of(run)
+        as_text = text_columns(by, names)
         columns, seen = read_columns(seen, names, categories=categories, as_text=as_text)
         if columns.text[place]:
             raise InputError(f"column={column!r} holds text, and a histogram is of numbers: use describe")
         grouping = grouping_of(by, columns, seen)
-        found = histograms_of(seen, columns, [place], edges if edges is not None else bins, grouping, least_set)[0]
-        object.__setattr__(found, "run_", run.record)
-        return found
+        found = histograms_of(seen, columns, [place], edges if edges is not None else bins, grouping, least_set)
+        return found[0].of(run)
 
 
 def histograms_of(

@@ -30,9 +30,9 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     By,
     Grouping,
     Numbers,
-    group_codes,
     grouped_rows,
     numbers_of,
+    pair_counts,
     sites_are_groups,
 )
 from fedspan.statistics.describe.parts.table_columns import TableColumns
@@ -112,11 +112,7 @@ def local_noisy_cross_counts(
     """Leaves the site: the number of rows for each pair of names of two columns, with noise; charged."""
     _refuse_mixed(site)
     noisy = charged_noise(site, 1.0, noise)
-    a, b = group_codes(site, first, first_names), group_codes(site, second, second_names)
-    both = (a >= 0) & (b >= 0)
-    shape = (len(first_names), len(second_names))
-    counts = np.bincount(a[both] * shape[1] + b[both], minlength=shape[0] * shape[1])
-    return {"counts": noisy(counts.reshape(shape).astype(np.float64))}
+    return {"counts": noisy(pair_counts(site, first, second, first_names, second_names).astype(np.float64))}
 
 
 def table_sensitivity(numbers: int, text: int) -> float:

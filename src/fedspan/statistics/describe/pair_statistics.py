@@ -196,9 +196,7 @@ def _noisy_correlation(begun: Federation, method: str, privacy: GaussianMoments)
         spread = np.sqrt(np.outer(np.where(clear, variance, 1.0), np.where(clear, variance, 1.0)))
         values = np.clip(found.covariance / spread, -1.0, 1.0)
         values[~np.outer(clear, clear)] = np.nan
-        table = PairTable(names, method, values, np.full(values.shape, float(found.n)))
-        object.__setattr__(table, "run_", run.record)
-        return table
+        return PairTable(names, method, values, np.full(values.shape, float(found.n))).of(run)
 
 
 def _pair_table(begun: Federation, method: str, ranks: str, least: int) -> PairTable:
@@ -208,9 +206,7 @@ def _pair_table(begun: Federation, method: str, ranks: str, least: int) -> PairT
     ) as run:
         names, seen = named_columns(run)
         known, seen = read_columns(seen, names, categories=None, list_names=False)
-        found = pair_table(seen, known, method, ranks, least)
-        object.__setattr__(found, "run_", run.record)
-        return found
+        return pair_table(seen, known, method, ranks, least).of(run)
 
 
 def pair_table(seen: Federation, columns: TableColumns, method: str, ranks: str, least: int) -> PairTable:

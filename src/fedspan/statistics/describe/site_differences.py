@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,8 +108,7 @@ class SiteDifferences(ShownFrame):
         """Return a row for each test."""
         import pandas as pd
 
-        names = ["site", "column", "of", "effect", "statistic", "p", "corrected"]
-        return pd.DataFrame([[getattr(test, name) for name in names] for test in self.tests], columns=names)
+        return pd.DataFrame(map(asdict, self.tests), columns=[field.name for field in fields(SiteDifference)])
 
     @property
     def not_compared(self) -> int:
@@ -165,9 +164,7 @@ def site_differences(
         run.need_single_replies("site_differences")
         names, seen = named_columns(run)
         columns, seen = read_columns(seen, names, categorical=categorical, categories=categories)
-        found = site_differences_of(seen, columns, least_set, rank, LISTED_NAMES)
-        object.__setattr__(found, "run_", run.record)
-        return found
+        return site_differences_of(seen, columns, least_set, rank, LISTED_NAMES).of(run)
 
 
 def site_differences_of(
@@ -358,7 +355,4 @@ def _corrected(tests: Sequence[SiteDifference]) -> tuple[SiteDifference, ...]:
     for place in range(len(ordered), 0, -1):
         best = min(best, ordered[place - 1].p * len(ordered) / place)
         found.append(best)
-    return tuple(
-        SiteDifference(test.site, test.column, test.of, test.effect, test.statistic, test.p, corrected)
-        for test, corrected in zip(ordered, reversed(found), strict=True)
-    )
+    return tuple(replace(test, corrected=corrected) for test, corrected in zip(ordered, reversed(found), strict=True))

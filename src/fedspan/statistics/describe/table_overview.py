@@ -13,12 +13,13 @@ from fedspan.statistics.describe.describe_table import LEAST_SET, described
 from fedspan.statistics.describe.description import Description
 from fedspan.statistics.describe.histograms import Histogram, histograms_of
 from fedspan.statistics.describe.pair_statistics import PairTable, pair_table
+from fedspan.statistics.describe.parts.shown_frame import OfRun
 from fedspan.statistics.describe.parts.table_columns import (
     federation_of,
     grouping_of,
     named_columns,
-    position,
     read_columns,
+    text_columns,
 )
 from fedspan.statistics.describe.site_differences import SiteDifferences, site_differences_of
 
@@ -26,7 +27,7 @@ _QUARTILES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
-class Overview:
+class Overview(OfRun):
     """What `overview` found: all of one run, and of the same rows.
 
     `correlation` is ``None`` without columns of numbers, `differences` under secure sums and with one site.
@@ -76,7 +77,7 @@ def overview(
         whole_number(name, value, 1)
     with federation_of(fed, "overview").begin("overview", {"by": by, "bins": bins, "least_set": least_set}) as run:
         names, seen = named_columns(run)
-        as_text = [position(by, names, "by")] if by is not None and (by in names or isinstance(by, int)) else []
+        as_text = text_columns(by, names)
         columns, seen = read_columns(seen, names, categorical=categorical, categories=categories, as_text=as_text)
         grouping = grouping_of(by, columns, seen)
         description = described(seen, columns, grouping, _QUARTILES, max_categories, least_set, True, "bins")
@@ -89,6 +90,4 @@ def overview(
             hidden = np.isnan(description.count[0, numbers])
             bars = [one.suppressed() if few else one for one, few in zip(bars, hidden, strict=True)]
             pairs = pairs.suppressed(hidden)
-        found = Overview(description, tuple(bars), pairs, differences)
-        object.__setattr__(found, "run_", run.record)
-        return found
+        return Overview(description, tuple(bars), pairs, differences).of(run)

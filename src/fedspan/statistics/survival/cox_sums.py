@@ -83,7 +83,25 @@ def evaluated(cells: Cells, ties: str, b: Vector, products: Matrix, sites: tuple
     return Evaluation(loglik, gradient, products - means.T @ (found.weight[:, None] * means), sites)
 
 
-@step("survival.cox_setup", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
+def smallest_leaving(site: Site, grid: Vector, **form: Any) -> int:
+    """Return the fewest rows that leave, or have their event, at one grid point, where any do."""
+    fewest = len(site)
+    at, happens = last_at_risk(*times_and_events(site.y, site.name), grid)
+    for some in (at[at >= 0], at[happens]):
+        counts = np.bincount(some) if len(some) else np.zeros(0, dtype=np.int64)
+        fewest = min([fewest, *counts[counts > 0].tolist()])
+    return fewest
+
+
+@step(
+    "survival.cox_setup",
+    reveals="sums",
+    weighted=True,
+    counts=["n"],
+    fewest=smallest_leaving,
+    fewest_in_sums=False,
+    by_site=with_site_effects,
+)
 def local_cox_setup(site: Site, grid: Grid, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: n, sums of products of columns; by grid point, leaving weights, and events and their weights."""
     m, k = len(grid), len(form["factor"])
@@ -100,16 +118,6 @@ def local_cox_setup(site: Site, grid: Grid, **form: Unpack[DesignForm]) -> dict[
         found["count"] += np.bincount(at[happens], minlength=m)
         found["weight"] += np.bincount(at[happens], rows.weights[happens], minlength=m)
     return found
-
-
-def smallest_leaving(site: Site, grid: Vector, **form: Any) -> int:
-    """Return the fewest rows that leave, or have their event, at one grid point, where any do."""
-    fewest = len(site)
-    at, happens = last_at_risk(*times_and_events(site.y, site.name), grid)
-    for some in (at[at >= 0], at[happens]):
-        counts = np.bincount(some) if len(some) else np.zeros(0, dtype=np.int64)
-        fewest = min([fewest, *counts[counts > 0].tolist()])
-    return fewest
 
 
 @step(
@@ -169,7 +177,14 @@ def local_stratified_sums(site: Site, coef: Vector, ties: Ties, **form: Unpack[D
     return {"loglik": value.loglik, "gradient": value.gradient, "information": value.information, "deaths": deaths}
 
 
-@step("survival.event_moments", reveals="sums", weighted=True, by_site=with_site_effects)
+@step(
+    "survival.event_moments",
+    reveals="sums",
+    weighted=True,
+    fewest=smallest_leaving,
+    fewest_in_sums=False,
+    by_site=with_site_effects,
+)
 def local_event_moments(site: Site, grid: Grid, weights: Matrix, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: for each row of `weights` (t, m), the sum of z over all events, weighted by their grid point."""
     found = np.zeros((len(weights), len(form["factor"])))

@@ -74,6 +74,14 @@ def group_codes(site: Site, by: int, groups: Labels) -> NDArray[np.intp]:
     return np.concatenate(found)
 
 
+def pair_counts(site: Site, first: int, second: int, first_names: Labels, second_names: Labels) -> Counts:
+    """Return the number of rows for each pair of names of two columns."""
+    a, b = group_codes(site, first, first_names), group_codes(site, second, second_names)
+    both = (a >= 0) & (b >= 0)
+    shape = (len(first_names), len(second_names))
+    return np.bincount(a[both] * shape[1] + b[both], minlength=shape[0] * shape[1]).reshape(shape)
+
+
 def fewest_rows(site: Site, by: int, groups: Labels, **payload: Any) -> int:
     """Return the number of rows of the smallest group at a site that has any."""
     if by < 0:

@@ -1,15 +1,26 @@
-"""Results that a terminal and a notebook show as their data frame."""
+"""Results that hold the record of their run, and that a terminal and a notebook show as their data frame."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from fedspan.federation import Federation
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class ShownFrame(ABC):
+class OfRun:
+    """A frozen result with the record of its run, ``run_``."""
+
+    def of(self, run: Federation) -> Self:
+        """Keep the record of the run that gave this result, and return the result."""
+        object.__setattr__(self, "run_", run.record)
+        return self
+
+
+class ShownFrame(OfRun, ABC):
     """A result with `to_frame`, which is what Python prints of it."""
 
     @abstractmethod

@@ -102,6 +102,11 @@ def position(column: Any, names: Sequence[str], parameter: str) -> int:
     raise InputError(f"{parameter}={column!r} is no column of the table, which has {len(names)}: {some}")
 
 
+def text_columns(by: str | int | None, names: Sequence[str]) -> list[int]:
+    """Return the number of the column of groups, which is text, if `by` names one; else none."""
+    return [position(by, names, "by")] if isinstance(by, int) or by in names else []
+
+
 def read_columns(
     seen: Federation,
     names: tuple[str, ...],

@@ -175,6 +175,8 @@ def test_titles_above_the_names_are_skipped(tmp_path):
     with pytest.raises(InputError, match="line 4 has 3 fields"):
         read_table(written(tmp_path, "Report\na,b\n1,2\n1,2,3\n"))
     assert read_table(written(tmp_path, "a\n1\n2\n")).to_dict("list") == {"a": [1, 2]}
+    with pytest.raises(InputError, match="line 2 has 3 fields, and the header names 1 columns"):
+        read_table(written(tmp_path, "a b c\n1,x,3\n4,y,6\n"))  # values are no names
 
 
 def test_a_name_of_two_lines(tmp_path):

@@ -59,7 +59,7 @@ def cross_validate(
     >>> import fedspan as fs
     >>> fed = fs.federate(np.arange(40.0).reshape(20, 2) % 7, sites=np.arange(20) % 2)
     >>> cross_validate(fs.FedKMeans(2), fed, cv=3)["test_score"].round(3)
-    array([-55.625, -44.444, -23.844])
+    array([-44.281, -23.318, -50.541])
     """
     if not isinstance(fed, Federation):
         raise InputError("cross_validate takes a federation: make one of tables with fedspan.federate(X, y, sites=...)")

@@ -90,7 +90,7 @@ def grid_search(
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(200, 6))
     >>> fed = fs.federate(rows, sites=np.arange(200) % 4)
-    >>> grid_search(fs.FedPCA(), {"n_components": [1, 2, 3]}, fed, cv=3).best_parameters
+    >>> grid_search(fs.FedPCA(), {"n_components": [1, 2, 3]}, fed, cv=5).best_parameters
     {'n_components': 2}
     """
     true_or_false("refit", refit)

@@ -132,7 +132,9 @@ def _header(file: Path, encoding: str, separator: str) -> tuple[list[str], int]:
             above = reader.line_num
             if len(row) > 1:
                 break
-    lines, first = rows[-1] if len(rows[-1][1]) > 1 else rows[0]
+    # A row of values is no row of names: then the first line was to name the columns, and it does not fit.
+    named = len(rows[-1][1]) > 1 and not any(cell and _LOOKS_PLAIN.fullmatch(cell) for cell in rows[-1][1])
+    lines, first = rows[-1] if named else rows[0]
     return [first[0].removeprefix("\ufeff"), *first[1:]], lines
 
 

@@ -46,6 +46,29 @@ def test_columns_of_few_values_are_single_rows(tmp_path):
     desk.worker.close()
 
 
+def test_rows_in_no_listed_group_are_counted(desk):
+    """The sums of all rows less those of the women are the sums over the three men, whom the request does not name."""
+    women = {**COLUMNS, "centre": np.zeros((2, 2)), "by": 2, "groups": np.array(["f"])}
+    assert FEW in desk.ask(SUMS, payload=women)
+    counted = {"listed": "", "sizes": np.array([0]), "columns": np.array([0]), "by": 2, "groups": np.array(["f"])}
+    assert FEW in desk.ask("describe.category_counts", run="r 2", payload=counted)
+
+
+def test_rows_in_which_one_column_alone_is_missing_are_counted(tmp_path):
+    """In one reply: the sum of b, less that over rows that have a, is b in the one row without a."""
+    frame = table()
+    frame.loc[7, "a"] = np.nan
+    whole = Desk(tmp_path / "a", 'steps = ["summaries", "single rows"]', frame=frame)
+    payload = {**COLUMNS, "centre": np.zeros(2)}
+    sums = whole.ask(PAIRS, payload=payload)["sums"]
+    assert sums[1, 1] - sums[1, 0] == pytest.approx(frame["b"][7])  # what leaves where the owner allows rows
+    whole.worker.close()
+    (tmp_path / "b").mkdir()
+    desk = Desk(tmp_path / "b" / "a", frame=frame)
+    assert FEW in desk.ask(PAIRS, payload=payload)
+    desk.worker.close()
+
+
 def test_the_smallest_and_largest_values_need_an_owner_who_allows_rows(desk, tmp_path):
     refused = desk.ask(EXTREMES, payload={**COLUMNS, **NONE})
     assert "does not allow step 'describe.extremes'" in refused

@@ -159,6 +159,7 @@ def test_truncation_does_not_leave_a_single_row(tmp_path):
     payload = {"U": np.eye(3), "intercept": False, "parts": 1}
     assert FEW in desk.ask(step, payload=payload | {"alpha": 1.01})
     assert isinstance(desk.ask(step, run="r 2", payload=payload | {"alpha": 4.0}), dict)
+    assert FEW in desk.ask(step, run="r 4", payload=payload | {"alpha": 3.9})  # all but the largest target
     assert not desk.ask(step, run="r 3", payload=payload | {"alpha": 0.5})["product"].any()  # a sum over no rows
 
 
@@ -181,6 +182,22 @@ def test_the_number_of_rows_is_that_of_the_replies(sizes, parts, number, least):
     payload = {"U": U, "intercept": True, "parts": parts, "least": least}
     rows = local_moments(site, **payload)["rows"]
     assert find_step(local_moments).fewest(site, **payload) <= (rows or len(site))
+
+
+@pytest.mark.parametrize("step", ["combat.site_sums", "combat.products"])
+def test_rows_that_are_no_controls_are_counted(tmp_path, step):
+    """With a guessed value moved to 0, the controls are all other rows: their sums give the record with that value."""
+    frame = table()
+    frame["b"] = np.arange(60) % 6
+    desk = Desk(tmp_path / "a", 'transforms = ["fedspan"]', frame)
+    names = {"names": np.array(["a"])}
+    which = {"features": np.array([1]), "covariates": np.array([2])}
+    payload = names if step == "combat.site_sums" else which
+    guess = {"shift": float(frame["a"][7]), "scale": 1.0}
+    guessed = (Transform("sums.shifted_and_scaled", guess),)
+    assert isinstance(desk.ask(step, payload={**payload, "controls": -1}), dict)
+    assert FEW in desk.ask(step, run="r 2", payload={**payload, "controls": 0}, transforms=guessed)
+    assert isinstance(desk.ask(step, run="r 3", payload={**payload, "controls": 1}), dict)  # 50 of 60 rows
 
 
 def test_tasks_that_a_threshold_selects_are_counted_by_size():

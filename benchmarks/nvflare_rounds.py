@@ -1,6 +1,7 @@
 """Connecting, rounds and large messages of a real federation on this machine, against bare messages of NVIDIA FLARE.
 
-Three sites and a server as processes of their own, mutual TLS.
+Three sites and a server as processes of their own, mutual TLS, for each of the two. Both run at once and are measured
+in turns, so that a slower minute of the machine slows both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +24,10 @@ import numpy as np
 import fedspan as fs
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 
-SITES, ROUNDS, BULK = ("north", "south", "west"), 60, 100_000_000
+SITES, BULK = ("north", "south", "west"), 100_000_000
+
+#: Pairs of blocks of empty calls, calls in a block, and pairs of large calls.
+PAIRS, ROUNDS, BULK_PAIRS = 8, 20, 5
 STEPS = """
 import fedspan as fs
 
@@ -35,9 +42,9 @@ def echo(site, bulk):
     return {"bulk": bulk}
 """
 BARE = """
-import json, threading, time
+import statistics, threading, time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from multiprocessing.connection import Listener
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
@@ -60,16 +67,16 @@ class Server(FLComponent):
                 replies = list(threads.map(ask, [way] * len(SITES), SITES, [data] * len(SITES)))
                 times.append(time.perf_counter() - start)
                 assert all(len(reply) == size for reply in replies)
-            return sorted(times)[rounds // 2]
+            return statistics.median(times)
 
         with ThreadPoolExecutor(len(SITES)) as threads:
             while any(ask(cell, site, b"there?") is None for site in SITES):
                 time.sleep(0.5)
-            found = {"small": measured(cell, threads, SMALL, ROUNDS)}
-            found["inline"] = measured(cell.core_cell, threads, BULK, 1)
-            found["stream"] = measured(cell, threads, BULK, 1)
-        Path(OUT + ".new").write_text(json.dumps(found))
-        Path(OUT + ".new").rename(OUT)
+            ways = {"frame": cell.core_cell, "stream": cell, "small": cell}
+            with Listener(SOCKET) as listener, listener.accept() as user:
+                while True:
+                    way, size, rounds = user.recv()
+                    user.send(measured(ways[way], threads, size, rounds))
 
 
 class Client(FLComponent):
@@ -93,24 +100,57 @@ def main() -> dict[str, float]:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), str(Path(fs.__file__).parents[1])])
         sys.path.insert(0, str(folder))
         (folder / "bench_steps.py").write_text(STEPS)
-        bare = _bare(folder)
-        ours, memory = _with_fedspan(folder)
-    result = {
-        "connect, s": ours["connect"],
-        "a round of an empty call, ms": ours["small"] * 1e3,
-        f"the same with bare messages of {SMALL:,} bytes, ms": bare["small"] * 1e3,
-        "100 MB both ways, s": ours["bulk"],
-        "the same with bare messages, in one frame, s": bare["inline"],
-        "the same with bare messages, as streams, s": bare["stream"],
-        "memory of the coordinator above its start, in messages of 100 MB": memory,
-    }
+        with LocalDeployment(folder / "fedspan", "bench", _owners(folder)) as here:
+            here.start()
+            start = time.perf_counter()
+            with fs.connect(here.kit("alice"), policy=fs.Policy(deadline=120.0)) as fed:
+                connect = time.perf_counter() - start
+                with _bare(folder) as bare:
+                    result = _in_turns(fed, here, bare)
+    result = {"connect, s": connect} | result
     for what, value in result.items():
         print(f"{value:8.2f}  {what}")
-    print(f"({len(SITES)} sites; bare messages go from the server to the sites and back; median of {ROUNDS} rounds)")
+    print(
+        f"({len(SITES)} sites; bare messages go from the server to the sites and back; a ratio is the median "
+        f"of those of {PAIRS} pairs of blocks of {ROUNDS} calls, and of {BULK_PAIRS} pairs of large calls)"
+    )
     return result
 
 
-def _with_fedspan(folder: Path) -> tuple[dict[str, float], float]:
+def _in_turns(fed: fs.Federation, here: LocalDeployment, bare: Connection) -> dict[str, float]:
+    from bench_steps import echo, empty
+
+    def of_bare(way: str, size: int, rounds: int) -> float:
+        bare.send((way, size, rounds))
+        return float(bare.recv())
+
+    def timed(step: Callable[..., object], **parameters: object) -> float:
+        start = time.perf_counter()
+        assert len(fed.ask(step, **parameters).ok) == len(SITES)
+        return time.perf_counter() - start
+
+    small = []
+    for _ in range(PAIRS):
+        ours = statistics.median(timed(empty) for _ in range(ROUNDS))
+        small.append((ours, of_bare("small", SMALL, ROUNDS)))
+    before, bulk = _memory(here, "VmRSS"), np.zeros(BULK // 8)
+    large = [(timed(echo, bulk=bulk), of_bare("frame", BULK, 1), of_bare("stream", BULK, 1)) for _ in range(BULK_PAIRS)]
+    memory = (_memory(here, "VmHWM") - before) / BULK
+    (ours, plain), (sums, frame, stream) = (map(statistics.median, zip(*kind, strict=True)) for kind in (small, large))
+    return {
+        "a round of an empty call, ms": ours * 1e3,
+        f"the same with bare messages of {SMALL:,} bytes, ms": plain * 1e3,
+        "ratio": statistics.median(one / other for one, other in small),
+        "100 MB both ways, s": sums,
+        "the same with bare messages, in one frame, s": frame,
+        "ratio to one frame": statistics.median(one / other for one, other, _ in large),
+        "the same with bare messages, as streams, s": stream,
+        "ratio to streams": statistics.median(one / other for one, _, other in large),
+        "memory of the coordinator above its start, in messages of 100 MB": memory,
+    }
+
+
+def _owners(folder: Path) -> dict[str, Path]:
     tomls = {}
     for name in SITES:
         home = folder / "owners" / name
@@ -121,24 +161,7 @@ def _with_fedspan(folder: Path) -> tuple[dict[str, float], float]:
             f'[site]\nname = "{name}"\nmodules = ["bench_steps"]\n[data]\nfile = "rows.npz"\n'
             '[rules]\nlevel = "trusted"\nsteps = ["bench_steps.echo", "bench_steps.empty"]\n'
         )
-    found, times = {}, []
-    with LocalDeployment(folder / "fedspan", "bench", tomls) as here:
-        here.start()
-        from bench_steps import echo, empty
-
-        start = time.perf_counter()
-        with fs.connect(here.kit("alice"), policy=fs.Policy(deadline=120.0)) as fed:
-            found["connect"] = time.perf_counter() - start
-            for _ in range(ROUNDS):
-                start = time.perf_counter()
-                fed.ask(empty)
-                times.append(time.perf_counter() - start)
-            found["small"] = statistics.median(times)
-            before, bulk = _memory(here, "VmRSS"), np.zeros(BULK // 8)
-            start = time.perf_counter()
-            assert len(fed.ask(echo, bulk=bulk).ok) == len(SITES)
-            found["bulk"] = time.perf_counter() - start
-            return found, (_memory(here, "VmHWM") - before) / BULK
+    return tomls
 
 
 def _memory(here: LocalDeployment, field: str) -> float:
@@ -147,12 +170,11 @@ def _memory(here: LocalDeployment, field: str) -> float:
     return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def _bare(folder: Path) -> dict[str, float]:
+@contextmanager
+def _bare(folder: Path) -> Iterator[Connection]:
     """Run NVIDIA FLARE's own processes with a component each that sends and returns arrays, as fast as it goes."""
-    out = folder / "times.json"
-    (folder / "bench_bare.py").write_text(
-        f"SITES, ROUNDS, SMALL, BULK, OUT = {SITES}, {ROUNDS}, {SMALL}, {BULK}, {str(out)!r}\n{BARE}"
-    )
+    socket = str(folder / "bare.socket")
+    (folder / "bench_bare.py").write_text(f"SITES, SOCKET = {SITES}, {socket!r}\n{BARE}")
     here = LocalDeployment(folder / "bare", "bench", dict.fromkeys(SITES, folder))
     processes = []
     try:
@@ -169,9 +191,10 @@ def _bare(folder: Path) -> dict[str, float]:
             quiet = subprocess.DEVNULL
             processes.append(subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True))
         until = time.monotonic() + 240.0
-        while not out.exists() and time.monotonic() < until:
+        while not Path(socket).exists() and time.monotonic() < until:
             time.sleep(0.2)
-        return dict(json.loads(out.read_text()))
+        with Client(socket) as connection:
+            yield connection
     finally:
         for process in processes:
             subprocess.run(["pkill", "-9", "-P", str(process.pid)], check=False)

@@ -38,7 +38,7 @@ def means(kind, names, seeds, normal):
     return found[:, :, 0].mean(), found[:, :, 1].mean(axis=1)
 
 
-def over_splits(kind, name, splits=60):
+def over_splits(kind, name, splits=40):
     """Return the mean of the false alarms over many splits, and its deviation."""
     found = [measured(kind, name, seed, normal=True)[1] for seed in range(splits)]
     return np.mean(found), np.std(found) / np.sqrt(splits)

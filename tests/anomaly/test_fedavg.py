@@ -11,10 +11,11 @@ from fedspan.aggregation import CoordinateMedian, GeometricMedian, Mean
 from fedspan.anomaly import autoencoder_detector as ae
 from fedspan.anomaly.autoencoder_detector import autoencoder, autoencoder_network
 from fedspan.anomaly.bigan_detector import bigan, bigan_network
-from fedspan.anomaly.parts.fedavg import fedavg, rows_held_back
+from fedspan.anomaly.parts.fedavg import fedavg, local_change, rows_held_back
 from fedspan.errors import InputError, QuorumError
 from fedspan.federation.outcomes import EndingKind
 from fedspan.federation.site.site import generator
+from fedspan.sums.dealt_rows import block_of_rows
 
 SCRIPT = {}
 
@@ -147,6 +148,35 @@ def test_which_rows_are_held_back_depends_on_seed_and_site_alone():
     assert (rows_held_back(a, 0.1, 3) != rows_held_back(b, 0.1, 3)).any()
 
 
+@pytest.mark.parametrize("target", [None, np.arange(200) % 3 == 0], ids=["no target", "classes"])
+def test_seeds_of_requests_select_blocks_of_rows_and_no_single_rows(target):
+    """With single rows held back, the losses for 400 seeds were as many linear equations: they gave each row."""
+    site = fs.Site("a", np.zeros((200, 2)), target)
+    held = np.array([rows_held_back(site, share, seed) for share in (0.1, 0.33, 0.5) for seed in range(100)])
+    assert np.linalg.matrix_rank(held.astype(float)) <= 20
+    _, alike = np.unique(held, axis=1, return_counts=True)  # rows that no request tells apart
+    assert alike.min() == 10
+
+
+def test_batches_are_made_of_blocks_of_rows():
+    """Momentum weights a batch by its place in a round: over seeds, single rows would follow from the changes."""
+    torch = pytest.importorskip("torch")
+    X = np.arange(200.0)[:, None]
+    site, network = fs.Site("a", X), autoencoder_network(1, np.array([], dtype=np.int64), 1)
+    seen = []
+
+    def gradients(trained, x, rng):
+        seen.append(np.isin(X[:, 0], x[:, 0].numpy()))
+        return torch.zeros(()), [torch.zeros(network.size)]
+
+    for seed in range(40):
+        weights = np.zeros(network.size, dtype=np.float32)
+        local_change(site, network, weights, (0.1, seed), (1, 32 + seed, 0.1), seed, gradients)
+    _, alike = np.unique(np.array(seen), axis=1, return_counts=True)
+    assert alike.min() == 10
+    assert np.linalg.matrix_rank(np.array(seen, dtype=float)) <= 20
+
+
 TRAINING = {"local_epochs": 2, "batch_size": 16, "step_size": 0.1, "seed": 5}
 COMMON = {"hidden": np.array([4]), "latent": 2, "held_back": 0.2, "split": 7}
 
@@ -203,15 +233,16 @@ def test_overfitting_ends_training():
 def test_one_site_is_plain_training(server_momentum):
     """An independent loop of torch's own SGD on the same batches, site after site and round after round."""
     torch = pytest.importorskip("torch")
-    X = np.random.default_rng(0).normal(size=(50, 6)) * [3.0, 2.0, 1.0, 1.0, 0.5, 0.1]
+    X = np.random.default_rng(0).normal(size=(39, 6)) * [3.0, 2.0, 1.0, 1.0, 0.5, 0.1]
     options = {"hidden": (5,), "latent": 2, "local_epochs": 2, "batch_size": 16, "step_size": 0.2, "held_back": 0.1}
     with fs.LocalFederation([fs.Site("only", X)]).begin("test", seed=3) as ran:
         found = autoencoder(ran, n_columns=6, **options, max_rounds=4, server_momentum=server_momentum, check_every=1)
 
     rng = generator(3, "coordinator")
     weights = autoencoder_network(6, np.array([5]), 2).start(rng)
-    held_back = generator(int(rng.integers(2**32)), "only").permutation(50)[:5]
-    rows = torch.tensor(np.delete(X, held_back, axis=0).astype(np.float32))
+    order = np.argsort(block_of_rows(fs.Site("only", X)))  # of so few rows each is a block
+    held_back = order[generator(int(rng.integers(2**32)), "only").permutation(39)[:4]]
+    rows = torch.tensor(X[order[~np.isin(order, held_back)]].astype(np.float32))
     model = torch.nn.Sequential(
         torch.nn.Linear(6, 5), torch.nn.LeakyReLU(0.1), torch.nn.Linear(5, 2),
         torch.nn.Linear(2, 5), torch.nn.LeakyReLU(0.1), torch.nn.Linear(5, 6),
@@ -223,7 +254,7 @@ def test_one_site_is_plain_training(server_momentum):
         torch.nn.utils.vector_to_parameters(torch.tensor(weights), model.parameters())
         optimizer, draw = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9), generator(seed, "only")
         for _ in range(2):
-            for x in torch.tensor_split(rows[torch.tensor(draw.permutation(45))], 3):
+            for x in torch.tensor_split(rows[torch.tensor(draw.permutation(35))], 3):
                 optimizer.zero_grad()
                 ((model(x) - x) ** 2).mean().backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -255,9 +286,12 @@ QUICK = {"n_columns": 4, "hidden": (12,), "latent": 1, "max_rounds": 25, "patien
 def test_learns_from_sites_that_differ(protocol):
     pytest.importorskip("torch")
     X, labels = spread()
-    found = fs.federate(X, sites=labels).run(protocol, **QUICK)
-    assert found.error < 0.7 * found.history[0, 3]
-    assert found.history[-1, 1] < 0.6 * found.history[0, 1]
+    runs = []
+    for seed in range(3):
+        with fs.federate(X, sites=labels).begin("test", seed=seed) as ran:
+            runs.append(protocol(ran, **QUICK))
+    assert np.mean([found.error / found.history[0, 3] for found in runs]) < 0.7
+    assert max(found.history[-1, 1] / found.history[0, 1] for found in runs) < 0.6
 
 
 def true_error(network, weights, X):

@@ -111,3 +111,13 @@ def test_a_site_without_weights_counts_each_row_once_beside_one_with_them():
     np.testing.assert_allclose(found.cluster_centers_, theirs.cluster_centers_, rtol=1e-9)
     with pytest.raises(fs.errors.InputError, match=r"FedKMeans\(least_rows=5\) takes no account of sample_weight"):
         fs.FedKMeans(2, least_rows=5).fit(fs.LocalFederation(sites))
+
+
+@pytest.mark.parametrize("size", [1e-24, 1e24])
+def test_distances_in_single_precision_whose_squares_do_not_fit_it(size):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    whole = fs.FedKMeans(3, random_state=0).fit(X, sites=np.arange(60) % 3)
+    scaled = fs.FedKMeans(3, init=size * whole.cluster_centers_).fit(size * X, sites=np.arange(60) % 3)
+    found = scaled.transform((size * X).astype(np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found / size, whole.transform(X), rtol=1e-5, atol=1e-5)

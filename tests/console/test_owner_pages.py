@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from fedspan.console import site_view
+from fedspan.console.site_view import SiteView
 from fedspan.privacy import Ledger
 from tests.owner.owner_desk import SUMS
 from tests.report.chromium import PATIENCE, Chromium, find_chromium
@@ -110,6 +112,22 @@ def test_an_owner_approves_refuses_stops_and_exports(browser, clinic, tmp_path):
         assert [line["outcome"] for line in exported(browser, tmp_path / "some")] == ["refused"]
         browser.open(server.address + "log", width=1200)
         assert len(exported(browser, tmp_path / "all")) == len(clinic.desk.lines())
+
+
+def test_a_run_that_was_interrupted_is_not_shown_as_running(browser, clinic, monkeypatch):
+    """It may be resumed, so the owner can still stop it."""
+    run = "FedPCA#0 token"
+    clinic.desk.ask(SUMS, run=run)
+    assert [one.run for one in SiteView(clinic.config).running] == [run]
+    monkeypatch.setattr(site_view, "SILENT", -1.0)
+    view = SiteView(clinic.config)
+    assert (view.running, [one.run for one in view.interrupted]) == ([], [run])
+    with clinic.served() as server:
+        browser.open(server.link(), width=1200)
+        assert "None." in browser.run("document.getElementById('running').innerText")
+        press(browser, "Stop this run", "document.getElementById('interrupted')")
+        assert run in clinic.decisions.stopped
+        assert "Interrupted runs" not in text(browser)
 
 
 def test_a_standing_approval_is_withdrawn(browser, clinic):

@@ -63,6 +63,19 @@ def test_torch_computes_as_before_afterwards():
     assert products.fp32_precision == before
 
 
+def test_torch_computes_as_before_once_all_sites_have_left():
+    import torch
+
+    products = torch.backends.cuda.matmul
+    before, first, second = products.fp32_precision, tensor_products(), tensor_products()
+    for context in (first, second):  # sites side by side: the first one leaves first
+        context.__enter__()
+    first.__exit__(None, None, None)
+    assert products.fp32_precision == "tf32"
+    second.__exit__(None, None, None)
+    assert products.fp32_precision == before
+
+
 def test_landmarks_are_near_those_of_single_precision(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 8)).astype(np.float32)

@@ -75,7 +75,8 @@ CASES = [
         {"U": np.eye(3), "alpha": 9.0, "intercept": True, "parts": 2},
         {"parts": 20},
     ),
-    ("few_shot.gradient", {"U": np.eye(3)[:, :1], "parts": 12}, {"parts": 15}),
+    ("few_shot.gradient", {"U": np.eye(3)[:, :1], "parts": 8}, {"parts": 16}),
+    ("few_shot.gradient", {"U": np.eye(3)[:, :1], "parts": 8}, {"parts": 3}),  # parts that overlap with those of 8
     ("few_shot.gradient", {"U": np.eye(3)[:, :1]}, {"descend_part": 57}),
     ("few_shot.gradient", {"U": np.eye(3)[:, :1]}, {"fit_part": 57}),
     ("few_shot.fit_moments", {"U": np.eye(3)[:, :1], "intercept": False, "parts": 1, "least": 0}, {"parts": 20}),
@@ -85,13 +86,6 @@ CASES = [
         {"centres": np.zeros((1, 13, 3)), "wanted": np.ones((1, 13), dtype=bool)},
     ),
     ("clustering.cluster_counts", {"centres": np.zeros((1, 12, 3))}, {"centres": np.zeros((1, 60, 3))}),
-    ("anomaly.autoencoder_training", {**NETWORK, **TRAINING, "held_back": 0.1}, {"held_back": 1.0}),
-    ("anomaly.autoencoder_training", {**NETWORK, **TRAINING, "held_back": 0.1}, {"batch_size": 1}),
-    # as few batches as that allows, of nearly equal size: some have four rows
-    ("anomaly.autoencoder_training", {**NETWORK, **TRAINING, "held_back": 0.1}, {"batch_size": 5}),
-    ("anomaly.autoencoder_loss", {**NETWORK, "held_back": 0.1}, {"held_back": 0.0}),
-    ("anomaly.bigan_training", {**NETWORK, **TRAINING, "held_back": 0.1, "adversarial": 0.1}, {"held_back": 0.95}),
-    ("anomaly.bigan_loss", {**NETWORK, "held_back": 0.1}, {"held_back": 0.05}),
 ]
 
 
@@ -112,6 +106,24 @@ def test_a_call_about_few_rows_is_one_of_single_rows(tmp_path, step, payload, fe
         desk.worker.close()
         desk = opened(tmp_path, rules)
         assert isinstance(desk.ask(step, run=f"r {rules}", payload=payload | few), dict)
+
+
+@pytest.mark.parametrize("held_back", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize(
+    ("step", "payload"),
+    [
+        ("anomaly.autoencoder_training", TRAINING),
+        ("anomaly.autoencoder_training", {**TRAINING, "batch_size": 1}),
+        ("anomaly.autoencoder_loss", {}),
+        ("anomaly.bigan_training", {**TRAINING, "adversarial": 0.1}),
+        ("anomaly.bigan_loss", {}),
+    ],
+)
+def test_networks_are_trained_and_checked_on_blocks_of_rows(tmp_path, step, payload, held_back):
+    payload = {**NETWORK, **payload, "held_back": held_back} | weights(step)
+    desks = [Desk(tmp_path / f"{rows}", "", table(rows), 'target = "y"') for rows in (99, 100)]
+    assert FEW in desks[0].ask(step, payload=payload)
+    assert isinstance(desks[1].ask(step, payload=payload), dict)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +159,7 @@ def test_truncation_does_not_leave_a_single_row(tmp_path):
     payload = {"U": np.eye(3), "intercept": False, "parts": 1}
     assert FEW in desk.ask(step, payload=payload | {"alpha": 1.01})
     assert isinstance(desk.ask(step, run="r 2", payload=payload | {"alpha": 4.0}), dict)
+    assert FEW in desk.ask(step, run="r 4", payload=payload | {"alpha": 3.9})  # all but the largest target
     assert not desk.ask(step, run="r 3", payload=payload | {"alpha": 0.5})["product"].any()  # a sum over no rows
 
 
@@ -160,15 +173,40 @@ def test_the_number_of_rows_is_that_of_the_replies(sizes, parts, number, least):
     )
     U = np.eye(2)[:, :1]
     payload = {"U": U, "tasks": np.arange(len(sizes)), "centre": np.zeros(2), "parts": parts}
-    assert (
-        find_step(local_normal_equations).fewest(site, **payload)
-        == local_normal_equations(site, **payload)["rows"].min()
-    )
+    rows = local_normal_equations(site, **payload)["rows"].min()
+    overlap = parts == 3  # as parts of a number that is no power of two do with those of another number
+    assert find_step(local_normal_equations).fewest(site, **payload) == (1 if overlap else rows)
     payload = {"U": U, "descend_part": number % parts, "parts": parts}
     rows = local_gradient(site, **payload)["rows"]
     assert find_step(local_gradient).fewest(site, **payload) <= (rows or len(site))
     payload = {"U": U, "intercept": True, "parts": parts, "least": least}
-    assert find_step(local_moments).fewest(site, **payload) == (local_moments(site, **payload)["rows"] or len(site))
+    rows = local_moments(site, **payload)["rows"]
+    assert find_step(local_moments).fewest(site, **payload) <= (rows or len(site))
+
+
+@pytest.mark.parametrize("step", ["combat.site_sums", "combat.products"])
+def test_rows_that_are_no_controls_are_counted(tmp_path, step):
+    """With a guessed value moved to 0, the controls are all other rows: their sums give the record with that value."""
+    frame = table()
+    frame["b"] = np.arange(60) % 6
+    desk = Desk(tmp_path / "a", 'transforms = ["fedspan"]', frame)
+    names = {"names": np.array(["a"])}
+    which = {"features": np.array([1]), "covariates": np.array([2])}
+    payload = names if step == "combat.site_sums" else which
+    guess = {"shift": float(frame["a"][7]), "scale": 1.0}
+    guessed = (Transform("sums.shifted_and_scaled", guess),)
+    assert isinstance(desk.ask(step, payload={**payload, "controls": -1}), dict)
+    assert FEW in desk.ask(step, run="r 2", payload={**payload, "controls": 0}, transforms=guessed)
+    assert isinstance(desk.ask(step, run="r 3", payload={**payload, "controls": 1}), dict)  # 50 of 60 rows
+
+
+def test_tasks_that_a_threshold_selects_are_counted_by_size():
+    """The difference of the sums over tasks of 2 rows and more, and of 3 and more, is about the one with 2 rows."""
+    task = np.repeat(np.arange(4), [2, 50, 50, 50])
+    site = fs.Site("a", np.zeros((152, 2)), np.zeros(152), task)
+    payload = {"U": np.eye(2)[:, :1], "intercept": False, "parts": 1}
+    assert find_step(local_moments).fewest(site, **payload, least=0) == 2
+    assert find_step(local_moments).fewest(site, **payload, least=3) == 150
 
 
 def federation(desks):
@@ -193,13 +231,13 @@ def test_few_shot_learning_needs_single_rows_for_names_of_tasks(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_the_autoencoder_runs_by_summaries_where_there_are_enough_rows(tmp_path):
     pytest.importorskip("torch")
-    for rows in (46, 45):
+    for rows in (100, 99):
         desks = [
             Desk(tmp_path / f"{name} {rows}", "", numbers(rows, "pqr", k), "", name) for k, name in enumerate("abc")
         ]
         with federation(desks) as fed:
             detector = fs.FedAutoencoderDetector(latent=1, max_rounds=2)
-            if rows == 46:
+            if rows == 100:
                 detector.fit(fed)
             else:
                 with pytest.raises(QuorumError, match="in the group 'single rows'"):

@@ -295,6 +295,25 @@ def test_who_knows_part_of_a_record_does_not_get_the_rest_from_moments():
     assert problems(pd.DataFrame(few), 5)
 
 
+@pytest.mark.parametrize(("n", "d"), [(60, 6), (60, 18), (60, 30), (200, 60)])
+@pytest.mark.parametrize("few", [2, 3, 4])
+def test_no_combination_of_several_columns_is_about_few_rows(n, d, few):
+    """Two wards and the beds of both agree in all but a few patients: beds less wards sums up these patients."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, d))
+        special = rng.choice(n, few, replace=False)
+        X[:, :2] = rng.random((n, 2)) < 0.3
+        X[:, 2] = X[:, 0] + X[:, 1]
+        assert problems(pd.DataFrame(X), 5) == []
+        X[special, 2] += rng.integers(1, 3, few)
+        shown = moment_rows(X, b"k")
+        found = (shown[:, 2] - shown[:, 0] - shown[:, 1]) @ shown[:, 3:]
+        weights = (X[:, 2] - X[:, 0] - X[:, 1])[special]
+        np.testing.assert_allclose(found, weights @ X[special, 3:], atol=1e-9)  # what the moments reveal
+        assert problems(pd.DataFrame(X), 5)
+
+
 def test_groups_are_counted_as_the_transforms_show_them(tmp_path):
     """With the columns in another order, the same number names the patient in place of the ward."""
     patients = [f"p{i}" for i in range(40)]

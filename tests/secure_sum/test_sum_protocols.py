@@ -80,7 +80,7 @@ OF_SUMS = {
 OF_SHARED_NOISE = {"noisy_centres", "noisy_moments", "noisy_covariance", "noisy_quantiles", "noisy_k_means"}
 OF_SHARED_NOISE |= {"noisy_isolation_counts", "noisy_least_squares"}
 #: Those that find ranks by bins and not exactly (`correlation`, `overview`), or the same moments about other centres.
-OF_OTHER_SUMS = {"correlation", "overview", "row_moments"}
+OF_OTHER_SUMS = {"correlation", "overview", "row_moments", "update_sums"}
 #: Those that need names which no site may send under a secure sum, unless the user lists them.
 OF_NAMES = {"crosstab", "describe", "histogram", "log_rank"}
 

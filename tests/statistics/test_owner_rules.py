@@ -46,6 +46,29 @@ def test_columns_of_few_values_are_single_rows(tmp_path):
     desk.worker.close()
 
 
+def test_rows_in_no_listed_group_are_counted(desk):
+    """The sums of all rows less those of the women are the sums over the three men, whom the request does not name."""
+    women = {**COLUMNS, "centre": np.zeros((2, 2)), "by": 2, "groups": np.array(["f"])}
+    assert FEW in desk.ask(SUMS, payload=women)
+    counted = {"listed": "", "sizes": np.array([0]), "columns": np.array([0]), "by": 2, "groups": np.array(["f"])}
+    assert FEW in desk.ask("describe.category_counts", run="r 2", payload=counted)
+
+
+def test_rows_in_which_one_column_alone_is_missing_are_counted(tmp_path):
+    """In one reply: the sum of b, less that over rows that have a, is b in the one row without a."""
+    frame = table()
+    frame.loc[7, "a"] = np.nan
+    whole = Desk(tmp_path / "a", 'steps = ["summaries", "single rows"]', frame=frame)
+    payload = {**COLUMNS, "centre": np.zeros(2)}
+    sums = whole.ask(PAIRS, payload=payload)["sums"]
+    assert sums[1, 1] - sums[1, 0] == pytest.approx(frame["b"][7])  # what leaves where the owner allows rows
+    whole.worker.close()
+    (tmp_path / "b").mkdir()
+    desk = Desk(tmp_path / "b" / "a", frame=frame)
+    assert FEW in desk.ask(PAIRS, payload=payload)
+    desk.worker.close()
+
+
 def test_the_smallest_and_largest_values_need_an_owner_who_allows_rows(desk, tmp_path):
     refused = desk.ask(EXTREMES, payload={**COLUMNS, **NONE})
     assert "does not allow step 'describe.extremes'" in refused
@@ -66,19 +89,49 @@ def test_sites_are_no_groups_in_a_secure_sum(desk):
     assert "no group of its own in a secure sum" in str(refused)
 
 
-def test_sums_over_the_events_of_one_time_are_single_rows(tmp_path):
-    """With a weight for each time of the grid, the sum over events was the covariates of the row with that event."""
+def survivors(**last):
+    """Return 60 rows with events at 12 times, but for the last row's time or event."""
     rows = np.random.default_rng(0).normal(size=(60, 2))
     frame = pd.DataFrame(rows, columns=["a", "b"]).assign(time=np.repeat(np.arange(1.0, 13.0), 5), event=1)
-    frame.loc[59, "time"] = 20.0
-    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', frame, 'target = ["time", "event"]')
-    form = {"intercept": False, "offset": -1, "effects": np.array([], dtype=str), "drop": False, "centre": np.zeros(2)}
-    form |= {"factor": np.eye(2), "kept": np.ones(2, dtype=bool)}
-    for number, (times, few) in enumerate([([12.0], False), ([1.0, 12.0], False), ([12.0, 20.0], True)]):
-        grid = np.array(times)
-        for name, more in (("event_moments", {"weights": np.eye(len(grid))}), ("cox_setup", {})):
-            found = desk.ask(f"survival.{name}", run=f"r {number} {name}", payload={"grid": grid, **more, **form})
-            assert (FEW in str(found)) == few, found
+    for name, value in last.items():
+        frame.loc[59, name] = value
+    return frame
+
+
+COX = {"intercept": False, "offset": -1, "effects": np.array([], dtype=str), "drop": False, "centre": np.zeros(2)}
+COX |= {"factor": np.eye(2), "kept": np.ones(2, dtype=bool)}
+
+
+@pytest.mark.parametrize(
+    ("last", "grid", "few"),
+    [
+        ({}, [12.0], False),
+        ({}, [1.0, 12.0], False),
+        ({"time": 20.0}, [12.0], True),  # all rows less those with events
+        ({"time": 20.0}, [12.0, 20.0], True),
+        ({"event": 0}, [12.0], True),
+        ({"event": 0, "time": 0.5}, [1.0, 12.0], True),  # leaves before all
+    ],
+)
+@pytest.mark.parametrize("step", ["event_moments", "cox_setup", "cox_sums"])
+def test_sums_over_the_events_of_one_time_are_single_rows(tmp_path, step, last, grid, few):
+    """With a weight for each time of the grid, the sum over events was the covariates of the row with that event."""
+    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', survivors(**last), 'target = ["time", "event"]')
+    m = len(grid)
+    more = {"coef": np.zeros(2), "at_risk": np.zeros(m), "at_event": np.zeros(m)} if step == "cox_sums" else {}
+    more = {"weights": np.eye(m)} if step == "event_moments" else more
+    found = desk.ask(f"survival.{step}", payload={"grid": np.array(grid), **more, **COX})
+    assert (FEW in str(found)) == few, found
+    desk.worker.close()
+
+
+def test_who_leaves_without_an_event_is_the_difference_of_two_sums(tmp_path):
+    frame = survivors(event=0)
+    rules = 'steps = ["summaries", "single rows"]'
+    desk = Desk(tmp_path / "a", rules, frame, 'target = ["time", "event"]')
+    zeros = {"coef": np.zeros(2), "at_risk": np.zeros(1), "at_event": np.zeros(1)}
+    found = desk.ask("survival.cox_sums", payload={"grid": np.array([12.0]), **zeros, **COX})
+    np.testing.assert_allclose((found["S1"] - found["E1"])[0], frame.loc[59, ["a", "b"]].astype(float))
     desk.worker.close()
 
 

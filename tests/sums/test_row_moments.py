@@ -59,6 +59,21 @@ def test_blocks_are_merged_a_few_at_a_time():
     assert RowMoments.of_blocks(iter(()), 3).n == 0
 
 
+@pytest.mark.parametrize("weight", [None, 1e-12])
+def test_a_light_first_block_far_from_the_others_costs_no_digits(weight):
+    """A file that begins with one outlier, or rows whose weights grow."""
+    rng = np.random.default_rng(3)
+    light = 1 if weight is None else 2000
+    X, weights = rng.normal(size=(20_000, 3)), np.ones(20_000)
+    X[:light] += 1e6 * rng.normal(size=3)
+    weights[:light] = weight or 1.0
+    parts = (slice(0, light), slice(light, None))
+    found = RowMoments.of_blocks(((X[part], None if weight is None else weights[part]) for part in parts), 3)
+    mean, gram = exact(X, weights)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(found.gram(), gram, atol=1e-14 * np.abs(gram).max())
+
+
 def test_scaling_forgets_weight_and_keeps_the_mean():
     X = np.random.default_rng(2).normal(size=(30, 3))
     old, new = RowMoments.of_rows(X[:20]), RowMoments.of_rows(X[20:])

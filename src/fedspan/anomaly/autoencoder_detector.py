@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedspan.aggregation import Aggregator
-from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_a_check, rows_of_a_step
+from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_selections
 from fedspan.anomaly.parts.local_descent import TorchNetwork
 from fedspan.anomaly.parts.network_detector import NetworkDetector
 from fedspan.anomaly.parts.networks import Network, Seed, Weights, Width, Widths
@@ -23,7 +23,7 @@ def autoencoder_network(n_columns: int, hidden: Widths, latent: int) -> Network:
     return Network({"encoder": encoder, "decoder": encoder[::-1]})
 
 
-@step("anomaly.autoencoder_training", reveals="sums", fewest=rows_of_a_step)
+@step("anomaly.autoencoder_training", reveals="sums", fewest=rows_of_selections)
 def local_training(
     site: Site,
     weights: Weights,
@@ -48,7 +48,7 @@ def _gradients(network: TorchNetwork, x: Any, rng: np.random.Generator) -> tuple
     return loss, [network.gradient(loss, "encoder", "decoder")]
 
 
-@step("anomaly.autoencoder_loss", reveals="sums", fewest=rows_of_a_check)
+@step("anomaly.autoencoder_loss", reveals="sums", fewest=rows_of_selections)
 def local_loss(
     site: Site, weights: Weights, hidden: Widths, latent: Width, held_back: Share, split: Seed
 ) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedspan.aggregation import Aggregator
-from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_a_check, rows_of_a_step
+from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_selections
 from fedspan.anomaly.parts.local_descent import TorchNetwork
 from fedspan.anomaly.parts.network_detector import NetworkDetector
 from fedspan.anomaly.parts.networks import Network, Seed, Weights, Width, Widths
@@ -35,7 +35,7 @@ def bigan_network(n_columns: int, hidden: Widths, latent: int) -> Network:
     return Network({"encoder": encoder, "generator": encoder[::-1], "discriminator": discriminator})
 
 
-@step("anomaly.bigan_training", reveals="sums", fewest=rows_of_a_step)
+@step("anomaly.bigan_training", reveals="sums", fewest=rows_of_selections)
 def local_training(
     site: Site,
     weights: Weights,
@@ -79,7 +79,7 @@ def _bound_discriminator(network: TorchNetwork) -> None:
             W.mul_((LARGEST_NORM / network.torch.linalg.matrix_norm(W, 2)).clamp(max=1.0))
 
 
-@step("anomaly.bigan_loss", reveals="sums", fewest=rows_of_a_check)
+@step("anomaly.bigan_loss", reveals="sums", fewest=rows_of_selections)
 def local_loss(
     site: Site, weights: Weights, hidden: Widths, latent: Width, held_back: Share, split: Seed
 ) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -104,6 +104,11 @@ class OwnerPages:
                 *(self._run(one, token) for one in running[:MOST_EARLIER]),
                 *([] if running else [note("None.")]),
                 *more(len(running) - MOST_EARLIER, "run"),
+            ),
+            *(
+                [_interrupted(self._run(one, token) for one in view.interrupted[:MOST_EARLIER])]
+                if view.interrupted
+                else []
             ),
             section("pause", "Pause this site", self._pause(token)),
             section("decided", "Your decisions", *self._decided(proposals, token)),
@@ -364,6 +369,11 @@ def _banner(words: object) -> Html:
 
 def _run_of(run: str) -> str:
     return run.rpartition(" ")[0] or run
+
+
+def _interrupted(runs: Iterable[Html]) -> Html:
+    lead = "No request came for ten minutes: they were interrupted, or have failed. Their users may resume them."
+    return section("interrupted", "Interrupted runs", *runs, lead=lead)
 
 
 def _time(when: str) -> str:

@@ -47,7 +47,7 @@ def site_metrics(view: SiteView) -> str:
             {"": sum(line["bytes"] for line in view.lines)},
         ),
         ("fedspan_site_studies", "gauge", "Studies by decision.", states),
-        ("fedspan_site_runs", "gauge", "Runs that have not ended.", {"": len(view.running)}),
+        ("fedspan_site_runs", "gauge", "Runs with a request in the last ten minutes.", {"": len(view.running)}),
         (
             "fedspan_site_paused",
             "gauge",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from fedspan.owner.decisions import Decisions, Proposal, run_name
 from fedspan.owner.rules import Rules
 from fedspan.owner.site_file import SiteFile, read_site_file
 from fedspan.privacy import Ledger
+
+#: Seconds without a request after which a run counts as interrupted.
+SILENT = 600.0
 
 
 @dataclass
@@ -37,6 +41,11 @@ class RunView:
     def what(self) -> str:
         """What it fits."""
         return run_name(self.run)
+
+    @property
+    def silent(self) -> bool:
+        """Whether no request came lately: the run was interrupted, or has failed, and its user may resume it."""
+        return (datetime.now(UTC) - datetime.fromisoformat(self.last)).total_seconds() > SILENT
 
     @property
     def most_calls(self) -> int | None:
@@ -93,7 +102,15 @@ class SiteView:
 
     @property
     def running(self) -> list[RunView]:
-        """Runs that have not ended and were not stopped, the latest first."""
+        """Runs that go on, the latest first."""
+        return [one for one in self._open() if not one.silent]
+
+    @property
+    def interrupted(self) -> list[RunView]:
+        """Runs without a request lately that have not ended and were not stopped, the latest first."""
+        return [one for one in self._open() if one.silent]
+
+    def _open(self) -> list[RunView]:
         return sorted((one for one in self.runs.values() if not one.ended and one.stopped is None), key=_latest)[::-1]
 
     def refresh(self) -> None:

@@ -16,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import true_or_false, whole_number
-from fedspan.errors import InputError, PolicyError
+from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, transform
 from fedspan.federation.site.parameters import Whole
 from fedspan.federation.site.site import generator
 from fedspan.landmarks.parts.noisy_pull import local_rows
+from fedspan.sums.dealt_rows import FEWEST_BLOCKS, block_of_rows, n_blocks, rows_of_a_block, shown_target
 
 #: The number of different draws, and the largest number of folds.
-DRAWS, MOST_PARTS = 10, 20
-#: The rows of a block at a site where a twentieth is more.
-BLOCK = 20
+DRAWS, MOST_PARTS = 10, FEWEST_BLOCKS
 
 
 class Split(NamedTuple):
@@ -144,16 +143,6 @@ def chosen_folds(cv: Any) -> Folds:
     raise InputError(f"cv={cv!r} must be a number of folds, 'sites', RowFolds(...) or SiteFolds(...)")
 
 
-def n_blocks(n: int) -> int:
-    """Return the number of blocks of n rows."""
-    return n if n < 2 * MOST_PARTS else max(MOST_PARTS, n // BLOCK)
-
-
-def rows_of_a_block(n: int) -> int:
-    """Return the number of rows of the smallest block: sums over folds are about as many, however combined."""
-    return n // max(n_blocks(n), 1)
-
-
 @transform("model_selection.fold", view=True, selects=True, least=rows_of_a_block)
 def fold(
     site: Site,
@@ -170,31 +159,15 @@ def fold(
 
 def fold_of_rows(site: Site, folds: int, draw: int, by_class: bool) -> NDArray[np.intp]:
     """Return the number of each row's fold (n,)."""
-    y = _target(site)
-    if by_class and y is None:
+    if by_class and shown_target(site) is None:
         raise InputError("the site has no y, and folds by class need one: federate(X, y) gives it")
-    order = generator(0, "fold", site.name).permutation(len(site))
-    if y is not None:  # also without `by_class`: two partitions into blocks would have smaller parts in common
-        order = order[np.argsort(np.unique(y[order], return_inverse=True)[1], kind="stable")]
-    found = np.empty(len(site), dtype=np.intp)
-    blocks = np.arange(len(site)) % max(n_blocks(len(site)), 1)
-    found[order] = _fold_of_blocks(site.name, len(site), folds, draw)[blocks]
-    return found
+    return _fold_of_blocks(site.name, len(site), folds, draw)[block_of_rows(site)]
 
 
 def fold_size(name: str, n: int, folds: int, number: int, draw: int) -> int:
     """Return the number of rows of a fold, of `n` rows at the site of this name."""
     blocks = np.flatnonzero(_fold_of_blocks(name, n, folds, draw) == number)
     return len(blocks) * rows_of_a_block(n) + int(np.sum(blocks < n % max(n_blocks(n), 1)))
-
-
-def _target(site: Site) -> NDArray[Any] | None:
-    """Return the target of each row (n,), if there is one that the site shows."""
-    try:
-        y = site.y
-    except PolicyError:  # beside noisy rows, which are the same in all folds
-        return None
-    return None if y is None or y.ndim != 1 else y.astype(str) if y.dtype == object else y
 
 
 def _fold_of_blocks(name: str, n: int, folds: int, draw: int) -> NDArray[np.intp]:

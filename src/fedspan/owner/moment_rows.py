@@ -23,6 +23,12 @@ Matrix = NDArray[np.float64]
 _DOMINANT = 0.9
 #: Columns of which neither is about few rows, and whose sum or difference is, have at least this correlation.
 _ALIKE = 0.2
+#: A combination of columns with this share of its squares in a few rows is about these rows.
+_EXACT = 0.99
+#: Passes of the search for such rows, and the products of two rows that it holds at a time.
+_PASSES, _CELLS = 4, 2**22
+#: A column with less than this part of the largest coefficient is not named; at most so many columns are.
+_MATTERS, _MOST_NAMED = 0.05, 6
 
 
 def moment_rows(rows: Matrix, key: bytes) -> Matrix:
@@ -100,11 +106,49 @@ def _combinations(frame: pd.DataFrame, least_set: int) -> list[str]:
             "and its moments with a column are that row's cell"
         ]
     rest = (left[:, known] / values[known]) @ axes[known]
-    return [
+    found = [
         f"column {names[k]!r} follows from the others in all but fewer than {least_set} rows"
         for k, column in zip(varies, rest.T, strict=True)
         if _dominated(column, least_set)
     ]
+    if found:
+        return found
+    combination = _few_rows_alone(left[:, known], least_set - 1)
+    if combination is None:
+        return []
+    shares = np.abs((combination / values[known]) @ axes[known])
+    largest = np.argsort(-shares, kind="stable")[: np.count_nonzero(shares > _MATTERS * shares.max())]
+    some = ", ".join(repr(names[varies[k]]) for k in sorted(largest[:_MOST_NAMED]))
+    return [f"columns {some} have a combination that is nearly one number in all but fewer than {least_set} rows"]
+
+
+def _few_rows_alone(axes: Matrix, few: int) -> Matrix | None:
+    """Return a combination (p,) of centred orthonormal columns (n, p) that is nearly one number but in `few` rows.
+
+    Of the combinations that live on a set of rows, the first eigenvector of these rows' block of the projection is the
+    one to look for. The set is found from its row of most weight: the rows whose projections on that one are largest,
+    improved a few times. By the Cauchy-Schwarz inequality other rows need not be tried.
+    """
+    n = len(axes)
+    if not 0 < few < n:
+        return None
+    Q = np.column_stack([np.full(n, n**-0.5), axes])
+    candidates = np.flatnonzero(np.square(Q).sum(axis=1) >= _EXACT / few)
+    for start in range(0, len(candidates), size := max(1, _CELLS // n)):
+        near = Q[candidates[start : start + size]]
+        for _ in range(_PASSES):
+            products = np.abs(near @ Q.T)
+            rows = np.argpartition(products, n - few, axis=1)[:, n - few :]
+            enough = np.square(np.take_along_axis(products, rows, axis=1)).sum(axis=1) >= _EXACT**2 / few
+            if not enough.any():
+                break
+            some = Q[rows[enough]]
+            lengths, vectors = np.linalg.eigh(some @ some.transpose(0, 2, 1))
+            near = (vectors[:, None, :, -1] @ some)[:, 0] / np.sqrt(lengths[:, -1:])
+            best = int(np.argmax(lengths[:, -1]))
+            if lengths[best, -1] > _EXACT:
+                return np.asarray(near[best, 1:])
+    return None
 
 
 def _dominated(values: NDArray[np.float64], least_set: int) -> bool:

@@ -104,8 +104,9 @@ def other_columns(reply: Message, columns: Columns) -> str | None:
     own = _names(reply)
     if own and columns.names and own != columns.names:
         return _difference(own, columns.names)
-    if reply.get("columns") != columns.count:
-        return f"it has {reply.get('columns')} columns, most sites have {columns.count}"
+    count = reply.get("columns")
+    if type(count) is not int or count != columns.count:
+        return f"it has {count!r:.40} columns, most sites have {columns.count}"
     return None
 
 

@@ -164,7 +164,8 @@ def _form(reply: Message) -> Any:
     names = reply.get("names")
     arrays = ((value.shape, value.dtype) for value in map(reply.get, _ARRAYS) if isinstance(value, np.ndarray))
     named = (names.tobytes(), names.dtype) if isinstance(names, np.ndarray) else type(names)
-    return reply.get("columns"), type(reply.get("weight")), named, *arrays
+    count = reply.get("columns")
+    return count if type(count) is int else None, type(reply.get("weight")), named, *arrays
 
 
 def _wrong(reply: Message, shapes: Mapping[str, tuple[int]]) -> str | None:

@@ -151,23 +151,35 @@ def test_a_new_connection_does_not_wait_for_a_site_that_is_paused(deployment, co
 class LargeAnswers:
     """A session with a hub whose sites all have large answers: `fetched` names them in order."""
 
-    def __init__(self):
-        self.fetched = []
+    def __init__(self, stuck=""):
+        self.fetched, self.stuck, self.goes_on = [], stuck, threading.Event()
 
     def request(self, channel, topic, head, body, limit, **way):
         if topic == "fetch":
             self.fetched.append(head["site"])
+            if head["site"] in self.stuck:
+                self.goes_on.wait(600.0)
         return {}, head["site"].encode() if topic == "fetch" else b""
 
 
-def fetched(seconds, *sizes):
-    """Return which answers are fetched, in order, where those of sites c, b and a are ready in this order."""
+def fetched(seconds, *sizes, stuck=""):
+    """Return which answers are fetched, in order, where those of sites c, b and a are ready in this order.
+
+    Those of the sites in `stuck` begin, and go on when all others have come.
+    """
     connection = HubConnection.__new__(HubConnection)
-    connection._changed, connection._calls, connection._fetching = threading.RLock(), {}, threading.Lock()
-    connection._lost, connection._nudge, connection._session = set(), threading.Event(), LargeAnswers()
+    connection._changed, connection._calls, connection._have = threading.RLock(), {}, []
+    connection._lost, connection._nudge, connection._session = set(), threading.Event(), LargeAnswers(stuck)
     answers = connection.call(dict.fromkeys("abc", b"a request"), seconds, 0.0)
     came = []
-    waiting = threading.Thread(target=lambda: came.extend(answers))
+
+    def take():
+        for answer in answers:
+            came.append(answer)
+            if len(came) == len(sizes) - len(stuck):
+                connection._session.goes_on.set()
+
+    waiting = threading.Thread(target=take)
     waiting.start()
     wait_until(lambda: connection._calls, "no call is under way")
     (call,) = connection._calls
@@ -190,3 +202,14 @@ def test_large_answers_do_not_wait_for_a_site_until_it_is_too_late():
     assert order == "bc"
     assert came["b"] == b"b"
     assert isinstance(came["a"], Lost)
+
+
+@pytest.mark.parametrize("stuck", ["a", "ab", "c"])
+def test_a_large_answer_that_stalls_holds_up_no_other(stuck):
+    """A malicious site announces a large answer and does not deliver it, or a site is slow."""
+    _, came = fetched(9.0, AHEAD, AHEAD, 1, stuck=stuck)
+    assert came == {"a": b"a", "b": b"b", "c": b"c"}
+
+
+def test_a_malicious_site_states_no_size_below_zero():
+    assert fetched(9.0, -(2**40), AHEAD, AHEAD)[0] == "cab"

@@ -31,12 +31,13 @@ def kits(tmp_path_factory):
 
 
 @pytest.fixture
-def listening(kits):
-    """A server with the coordinator's certificate: it greets those whose certificate it accepts."""
+def listening(kits, request):
+    """A server with the coordinator's certificate: it greets those whose certificate it accepts, by gRPC or HTTP."""
     startup = kits / "ours" / "coordinator" / "startup"
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(startup / "rootCA.pem"))
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(startup / "server.crt", startup / "server.key")
+    context.set_alpn_protocols([getattr(request, "param", "h2")])
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -80,6 +81,12 @@ def test_each_reason_has_its_sentence(kits, listening):
     (copied / "startup" / "rootCA.pem").write_bytes(root)
     refused = reach.trouble(replace(kit_at(kits / "theirs" / "alice", listening), path=copied))
     assert refused in ("the coordinator refuses this kit: tlsv1 alert unknown ca", reach.ENDED)
+
+
+@pytest.mark.parametrize("listening", ["http/1.1"], indirect=True)
+def test_another_transport_is_named(kits, listening):
+    assert reach.trouble(kit_at(kits / "ours" / "alice", listening)) == reach.OTHER.format("grpc")
+    assert reach.trouble(replace(kit_at(kits / "ours" / "alice", listening), transport="http")) is None
 
 
 def test_a_server_that_accepts_connections_and_stays_silent_is_offline(kits):

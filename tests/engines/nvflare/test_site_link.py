@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from dataclasses import replace
 from multiprocessing.connection import Listener
 
 import pytest
@@ -132,6 +133,19 @@ def test_a_site_starts_again_with_a_new_key_and_at_a_new_address(tmp_path, event
     (tmp_path / "startup" / "client.key").write_bytes(b"another")
     link.check_kit(began)
     assert events[-1] == ("restart", "the site's key was replaced: connecting with the new one")
+
+
+def test_a_site_starts_again_when_the_coordinator_speaks_another_transport(tmp_path, events, monkeypatch):
+    write_kit(tmp_path, "site", "a", members=member_list(3, ["a"]))
+    link, began = SiteLink(tmp_path), site_link.kit_identity(tmp_path)
+    why = ["it speaks the old one still"]
+    monkeypatch.setattr(site_link, "trouble", lambda kit, seconds: f"{why[0]} {kit.transport}" if why else None)
+    sent(link, signed(replace(member_list(4, ["a"]), transport="http")), "members")
+    link.check_kit(began)
+    assert events == []
+    why.clear()
+    link.check_kit(began)
+    assert events == [("restart", "messages travel by http now")]
 
 
 def test_a_list_that_is_damaged_while_the_site_runs_is_written_again(tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ from fedspan.anomaly.parts.networks import Network, Weights
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site
 from fedspan.federation.site.site import generator
+from fedspan.sums.dealt_rows import block_of_rows, n_blocks, rows_of_a_block
 from fedspan.sums.moments import aggregated
 
 StepLike = Callable[..., Any] | str
@@ -173,25 +174,22 @@ def _single(weights: NDArray[np.float64]) -> Weights:
 def rows_held_back(site: Site, held_back: float, split: int) -> NDArray[np.bool_]:
     """Return which rows (n,) of the site are not for training: always the same ones for the seed `split`.
 
-    They are a share `held_back` of the rows; at least one, where there are two.
+    They are a share `held_back` of the site's blocks of rows; at least one, where there are two.
     """
-    n = len(site)
-    mask = np.zeros(n, dtype=bool)
-    if n >= 2:
-        count = min(max(1, round(held_back * n)), n - 1)
-        mask[generator(split, site.name).permutation(n)[:count]] = True
-    return mask
+    return _blocks_and_held_back(site, held_back, split)[1]
 
 
-def rows_of_a_step(site: Site, *, held_back: float, split: int, batch_size: int, **_: Any) -> int:
-    """Return the fewest rows of a step of training: as few batches as `batch_size` allows, of nearly equal size."""
-    rows = int(np.count_nonzero(~rows_held_back(site, held_back, split)))
-    return rows // max(1, -(-rows // batch_size))
+def _blocks_and_held_back(site: Site, held_back: float, split: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    blocks, count = block_of_rows(site), n_blocks(len(site))
+    if count < 2:
+        return blocks, np.zeros(len(site), dtype=bool)
+    some = generator(split, site.name).permutation(count)[: min(max(1, round(held_back * count)), count - 1)]
+    return blocks, np.isin(blocks, some)
 
 
-def rows_of_a_check(site: Site, *, held_back: float, split: int, **_: Any) -> int:
-    """Return the number of rows held back."""
-    return int(np.count_nonzero(rows_held_back(site, held_back, split)))
+def rows_of_selections(site: Site, **_: Any) -> int:
+    """Return the rows of a block: seeds choose batches and rows held back, and differences of sums are about blocks."""
+    return rows_of_a_block(len(site))
 
 
 def local_change(
@@ -209,12 +207,13 @@ def local_change(
     `rows` are ``held_back`` and ``split``, `training` are epochs, batch size and step size of `descend`, and
     ``gradients(network, rows, rng)`` its gradients. ``finish(network)`` may change the trained network.
     """
-    X = np.asarray(site.X)[~rows_held_back(site, *rows)]
+    blocks, held = _blocks_and_held_back(site, *rows)
+    X = np.asarray(site.X)[~held]
     if not len(X):
         return {"n": 0, "change": np.zeros_like(weights), "loss": 0.0}
     with one_thread():
         rng, trained = generator(seed, site.name), TorchNetwork(network, weights)
-        loss = descend(trained, lambda x: gradients(trained, x, rng), X, rng, *training)
+        loss = descend(trained, lambda x: gradients(trained, x, rng), X, rng, *training, blocks[~held])
         finish(trained)
         change = np.asarray(trained.values.numpy() - weights)
     return {"n": len(X), "change": change * len(X), "loss": loss * len(X)}

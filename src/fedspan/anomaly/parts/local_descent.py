@@ -76,19 +76,24 @@ def descend(
     epochs: int,
     batch: int,
     step_size: float,
+    blocks: NDArray[np.intp] | None = None,
 ) -> float:
     """Change the values of `network` by gradient descent on the rows X (n, d); return the mean loss on the way.
 
     ``gradients(rows)`` returns the loss and the gradient, in parts that follow one another in the vector of weights.
-    Parts that are longer are shortened to `LARGEST_GRADIENT`, each on its own.
+    Parts that are longer are shortened to `LARGEST_GRADIENT`, each on its own. Batches are made of whole `blocks` (n,)
+    of rows, by default of single rows: seeds choose batches, and single rows would follow from enough of them.
     """
     torch = network.torch
     with np.errstate(over="ignore"):
         rows = torch.tensor(X.astype(np.float32))
     values = network.values
     velocity, total = torch.zeros_like(values), 0.0
+    members = [torch.tensor(own) for own in _rows_by_block(len(rows), blocks)]
+    batches = min(-(-len(rows) // batch), len(members))
     for _ in range(epochs):
-        for x in rows[torch.tensor(rng.permutation(len(rows)))].tensor_split(-(-len(rows) // batch)):
+        for some in np.array_split(rng.permutation(len(members)), batches):
+            x = rows[torch.cat([members[k] for k in some])]
             loss, parts = gradients(x)
             total += loss.item() * len(x)
             for part in parts:
@@ -102,6 +107,13 @@ def descend(
             "training led to numbers that are not finite: scale the columns, unless the received weights are corrupted"
         )
     return total / (epochs * len(rows))
+
+
+def _rows_by_block(n: int, blocks: NDArray[np.intp] | None) -> list[NDArray[np.intp]]:
+    """Return the rows of each block; each of n rows by itself without blocks."""
+    known = np.arange(n) if blocks is None else blocks
+    order = np.argsort(known, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(known[order])) + 1)
 
 
 class _Threads:

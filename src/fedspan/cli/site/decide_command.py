@@ -23,11 +23,12 @@ def studies(file: Path, everything: bool) -> int:
     for study in waiting:
         for line in study_lines(study, view.rules):
             print_line(f"  {line}")
-    running = view.running
-    print_line(f"running: {len(running) or 'none'}")
-    for run in running:
-        of = f" of at most {run.most_calls:,}" if run.most_calls else ""
-        print_line(f"  {run.run}  {run.who}  {run.calls:,}{of} calls, {run.bytes:,} bytes left, last {run.last[:19]}")
+    for state, runs in (("running", view.running), ("interrupted", view.interrupted)):
+        print_line(f"{state}: {len(runs) or 'none'}")
+        for run in runs:
+            of = f" of at most {run.most_calls:,}" if run.most_calls else ""
+            calls = f"{run.calls:,}{of} calls, {run.bytes:,} bytes left"
+            print_line(f"  {run.run}  {run.who}  {calls}, last {run.last[:19]}")
     if everything:
         decided = [one for one in view.decisions.proposals.values() if one.state != "waiting"]
         print_line(f"decided: {len(decided) or 'none'}")

@@ -272,8 +272,8 @@ def distances_to_centres(X: Array, centres: Matrix) -> Array:
         part = slice(start, start + rows)
         for j, centre in enumerate(centres):  # by differences: a common offset costs nothing
             D = X[part] - centre
-            found[part, j] = np.vecdot(D, D)
-    return np.sqrt(found, out=found)
+            found[part, j] = np.sqrt(np.vecdot(D, D))  # squares may not fit the rows' precision
+    return found
 
 
 def closest_labels(X: Array, centres: Array) -> Labels:

@@ -43,10 +43,14 @@ def _kept(y: Matrix, alpha: float, intercept: bool) -> tuple[Matrix, NDArray[np.
 
 
 def _rows_kept(site: Site, *, alpha: float, intercept: bool, parts: int, **_: Any) -> int:
-    """Return the fewest rows of a task, in the first of `parts` parts, whose targets are not truncated to 0."""
+    """Return the fewest rows of a task, in the first of `parts` parts, whose targets are truncated to 0, or are not.
+
+    The difference of the sums for two bounds is about the rows between them.
+    """
     fewest = rows_of_smallest_task(site, parts=parts)
     for block in TaskRows.of(site).blocks():
-        counts = _kept(block.y[:, ::parts], alpha, intercept)[1].sum(axis=1)
+        kept = _kept(block.y[:, ::parts], alpha, intercept)[1]
+        counts = np.concatenate([kept.sum(axis=1), (~kept).sum(axis=1)])
         fewest = min(fewest, int(counts.min(initial=fewest, where=counts > 0)))
     return fewest
 

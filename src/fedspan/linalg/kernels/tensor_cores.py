@@ -7,12 +7,15 @@ lose nothing. The kernel's values are rounded like rows, and their sums are thos
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 #: Of the 23 bits of a single precision fraction the last 13 are lost: half of a lost unit, and what stays.
 _HALF, _STAYS = 1 << 12, ~0x1FFF
+#: torch's setting holds for all threads. One entry for each that is in `tensor_products`: the setting before.
+_LOCK, _BEFORE = threading.Lock(), list[str]()
 
 
 def on_tensor_cores(array: Any) -> bool:
@@ -37,16 +40,20 @@ def rounded_in_place(X: Any) -> Any:
 
 @contextmanager
 def tensor_products() -> Iterator[None]:
-    """Let torch use tensor cores for products of single precision."""
+    """Let torch use tensor cores for products of single precision, until the last of several threads has left."""
     import torch
 
     products = torch.backends.cuda.matmul
-    before = products.fp32_precision
-    products.fp32_precision = "tf32"
+    with _LOCK:
+        _BEFORE.append(products.fp32_precision if not _BEFORE else _BEFORE[0])
+        products.fp32_precision = "tf32"
     try:
         yield
     finally:
-        products.fp32_precision = before
+        with _LOCK:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                products.fp32_precision = before
 
 
 def rounded_kernel(X: Any, Y: Any, gamma: float, norms: Any) -> Any:

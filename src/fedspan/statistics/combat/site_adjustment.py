@@ -40,8 +40,9 @@ def _rows(site: Site, controls: int) -> Iterator[Matrix]:
 
 
 def fitted_rows(site: Site, controls: int, **others: Any) -> int:
-    """Return the number of rows to fit on."""
-    return sum(len(X) for X in _rows(site, controls))
+    """Return the number of rows to fit on, or of those left out where they are fewer: sums over all rows less these."""
+    fitted = sum(len(X) for X in _rows(site, controls))
+    return min(fitted, len(site) - fitted) if fitted < len(site) else fitted
 
 
 @step("combat.site_sums", reveals="sums", counts=["n"], fewest=fitted_rows, by_site=True)

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 
 
 def _fewest_pairs(site: Site, columns: Numbers, **payload: Any) -> int:
-    """Return the smallest number of rows in which two columns have values, of those that have any."""
+    """Return the smallest number of rows in which two columns have values, or one of them alone, of those with any.
+
+    The sum of a column less that over the rows with another one is about the rows in which the other one is missing.
+    """
     known = (~np.isnan(numbers_of(site, columns))).astype(np.float64)
-    counts = known.T @ known
+    counts = np.concatenate([known.T @ known, known.T @ (1.0 - known)])
     return int(counts[counts > 0].min(initial=len(site)))
 
 

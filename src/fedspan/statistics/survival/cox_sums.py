@@ -23,7 +23,7 @@ from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import Matrix, OneOf, Vector
 from fedspan.statistics.regression.parts.design_rows import DesignForm, design_rows, with_site_effects
 from fedspan.statistics.regression.parts.newton import Evaluation
-from fedspan.statistics.survival.event_counts import Grid, last_at_risk, times_and_events, usable
+from fedspan.statistics.survival.event_counts import Grid, last_at_risk, smallest_cell, times_and_events, usable
 
 TIES = ("efron", "breslow")
 Ties = Annotated[str, OneOf(TIES)]
@@ -83,14 +83,12 @@ def evaluated(cells: Cells, ties: str, b: Vector, products: Matrix, sites: tuple
     return Evaluation(loglik, gradient, products - means.T @ (found.weight[:, None] * means), sites)
 
 
-def smallest_leaving(site: Site, grid: Vector, **form: Any) -> int:
-    """Return the fewest rows that leave, or have their event, at one grid point, where any do."""
-    fewest = len(site)
-    at, happens = last_at_risk(*times_and_events(site.y, site.name), grid)
-    for some in (at[at >= 0], at[happens]):
-        counts = np.bincount(some) if len(some) else np.zeros(0, dtype=np.int64)
-        fewest = min([fewest, *counts[counts > 0].tolist()])
-    return fewest
+def fewest_at_once(site: Site, grid: Vector, **form: Any) -> int:
+    """Return the fewest rows that leave with, or without, their event at one grid point or before all, if any do.
+
+    The sums over rows that leave less those over events are about the others, and so are sums over all rows less these.
+    """
+    return smallest_cell(site, grid)
 
 
 @step(
@@ -98,7 +96,7 @@ def smallest_leaving(site: Site, grid: Vector, **form: Any) -> int:
     reveals="sums",
     weighted=True,
     counts=["n"],
-    fewest=smallest_leaving,
+    fewest=fewest_at_once,
     fewest_in_sums=False,
     by_site=with_site_effects,
 )
@@ -124,7 +122,7 @@ def local_cox_setup(site: Site, grid: Grid, **form: Unpack[DesignForm]) -> dict[
     "survival.cox_sums",
     reveals="sums",
     weighted=True,
-    fewest=smallest_leaving,
+    fewest=fewest_at_once,
     fewest_in_sums=False,
     by_site=with_site_effects,
 )
@@ -181,7 +179,7 @@ def local_stratified_sums(site: Site, coef: Vector, ties: Ties, **form: Unpack[D
     "survival.event_moments",
     reveals="sums",
     weighted=True,
-    fewest=smallest_leaving,
+    fewest=fewest_at_once,
     fewest_in_sums=False,
     by_site=with_site_effects,
 )

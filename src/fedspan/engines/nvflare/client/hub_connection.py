@@ -53,7 +53,7 @@ class HubConnection:
         self.trouble: str | None = None
         self.denied: DeniedError | None = None
         self._calls: dict[str, SimpleQueue[_Arrived]] = {}  # those under way
-        self._fetching = threading.Lock()
+        self._have: list[tuple[str, str]] = []  # large answers that came, of which the hub does not know it yet
         self._session: UserSession | None = self._log_in()  # raises at once where the user is refused
         self._hub = ""
         self._online: frozenset[str] = frozenset()
@@ -102,33 +102,42 @@ class HubConnection:
         """Send requests through the hub; yield each site's answer when it arrives, or why it is missing.
 
         Large answers wait at their sites, and are fetched one at a time, in the order of `requests`: the caller need
-        hold few of later sites. After half of the time, none waits for a site that has not answered.
+        hold few of later sites. After half of the time, none waits for a site that has not answered. One that takes
+        longer than its share of the time no longer holds up the others, so that a slow or malicious site loses no
+        answer but its own.
         """
         with self._changed:
             session = self._session
         name, why = secrets.token_hex(8), LATE
         arrived: SimpleQueue[_Arrived] = SimpleQueue()
+        order = {site: place for place, site in enumerate(requests)}
         waiting, large = dict.fromkeys(requests), dict[str, dict[str, Any]]()
-        fetching, ahead = "", 0
-        began = monotonic()
+        sizes, current, until = dict[str, int](), "", 0.0  # of those fetched; the last one, and its share of the time
+        end = monotonic() + seconds
+        half = end - seconds / 2
         self._calls[name] = arrived
         # In a thread that is left behind if the server dies meanwhile.
         in_thread(self._hand_over, session, name, requests, max(0.05, seconds - way_back), arrived)
         try:
             while waiting:
-                late = monotonic() - began > seconds / 2
-                if large and not fetching:
+                now, wake = monotonic(), end
+                if large:
                     first = next(iter(waiting))
-                    site = first if first in large else min(large)
-                    before = 0 if site == first else ahead + large[site]["size"]
-                    if late or before <= AHEAD:
-                        fetching, ahead = site, before
+                    site = first if first in large else min(large, key=order.__getitem__)
+                    held = large[site]["size"] + sum(sizes[one] for one in sizes if order[one] > order[first])
+                    if now < until:
+                        wake = until
+                    elif site == first or held <= AHEAD or now >= half:
+                        current, until = site, now + max(0.0, end - now) / (2 * len(waiting))
+                        sizes[site] = large[site]["size"]
                         in_thread(self._fetch, session, site, large.pop(site), arrived)
-                wait = seconds / 2 if large and not fetching else seconds
+                        continue
+                    else:
+                        wake = half
                 try:
-                    site, answer = arrived.get(timeout=max(0.0, began + wait - monotonic()))
+                    site, answer = arrived.get(timeout=max(0.0, wake - now))
                 except Empty:
-                    if wait < seconds:
+                    if wake < end:
                         continue
                     break
                 if not site:  # the connection is broken: no further answer comes
@@ -140,10 +149,11 @@ class HubConnection:
                     large[site] = answer
                     continue
                 del waiting[site]
-                fetching = "" if site == fetching else fetching
+                until = 0.0 if site == current else until
                 if not isinstance(answer, str):
                     yield site, answer
                 else:
+                    sizes.pop(site, None)
                     self._give_up({site})
                     yield site, Lost(f"{site}: {answer!s}")
                 del answer  # a message, which only the caller may keep
@@ -186,23 +196,25 @@ class HubConnection:
             arrived.put(("", str(error) if known else f"no connection to the server: {type(error).__name__}"))
 
     def _fetch(self, session: UserSession, site: str, head: dict[str, Any], arrived: SimpleQueue[_Arrived]) -> None:
-        """Fetch a large answer, one at a time also for several calls: the server holds no more of them."""
+        """Fetch a large answer, and let the hub free those that came before."""
         from fedspan.engines.nvflare.flare import taken
 
-        with self._fetching:
-            try:
-                message = {"site": site, "answer": head["answer"]}
-                body = session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1]
-                arrived.put((site, taken(body)))
-                del body
-            except Exception as error:  # of any kind from NVIDIA FLARE
-                arrived.put((site, f"its answer could not be fetched: {error}"))
+        have, self._have = self._have, []
+        message = {"site": site, "answer": head["answer"], "have": have}
+        try:
+            body = session.request(CHANNEL, "fetch", message, b"", FETCH, stream=True)[1]
+            answer = taken(body)
+            del body
+            self._have.append((site, head["answer"]))
+            arrived.put((site, answer))
+        except Exception as error:  # of any kind from NVIDIA FLARE
+            arrived.put((site, f"its answer could not be fetched: {error}"))
 
     def _take(self, sender: str, topic: str, head: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         """Take a site's answer from the hub, the place where it waits, or why it is missing."""
         arrived = self._calls.get(str(head["call"]))
         if arrived is not None and sender == SERVER:
-            large = {"answer": head["answer"], "size": int(head["size"])} if "answer" in head else None
+            large = {"answer": head["answer"], "size": max(0, int(head["size"]))} if "answer" in head else None
             arrived.put((str(head["site"]), str(head["lost"]) if "lost" in head else large or bytes(body)))
         return {}, b""
 

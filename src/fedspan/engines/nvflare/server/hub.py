@@ -97,7 +97,7 @@ class Hub:
         self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._informed: set[str] = set()  # sites that are being handed the list
         self._waiting: set[tuple[str, str, str]] = set()  # user, call and site of each answer that has not come
-        self._passed_on: dict[str, weakref.ref[Any]] = {}  # by user: its last large answer
+        self._passed_on: dict[tuple[str, ...], weakref.ref[Any]] = {}  # large answers, by user, site and name
         self._user_heard = 0.0
         self._threads = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="fedspan-hub")
 
@@ -118,18 +118,20 @@ class Hub:
         if why := self._admittance.may_call(user):
             raise RefusedError(why)
         if topic == "fetch":
-            message = {"answer": head["answer"]}
-            return self._threads.submit(self._fetched, origin, str(head["site"]), message)
+            return self._threads.submit(
+                self._fetched, origin, str(head["site"]), str(head["answer"]), head.get("have", [])
+            )
         self.call(origin, head, body)
         return {}, b""
 
-    def _fetched(self, user: str, site: str, message: Head) -> Message:
-        """Return a large answer of a site; free the last one, which the user has, as it fetches one at a time."""
-        if (last := self._passed_on.pop(user, None)) is not None:
-            release(last())
-        head, answer = self._fetch(site, "fetch", message, b"", STALLED)
+    def _fetched(self, user: str, site: str, name: str, have: list[list[str]]) -> Message:
+        """Return a large answer of a site; free those that the user has."""
+        for one in have:
+            if (known := self._passed_on.pop((user, *map(str, one)), None)) is not None:
+                release(known())
+        head, answer = self._fetch(site, "fetch", {"answer": name}, b"", STALLED)
         if is_large(answer):
-            self._passed_on[user] = weakref.ref(answer)
+            self._passed_on[user, site, name] = weakref.ref(answer)
         return head, answer
 
     def _about(self, version: int) -> Message:

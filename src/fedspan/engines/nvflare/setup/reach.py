@@ -17,6 +17,10 @@ DEADLINE, VERDICT = 10.0, 2.0
 _BY_CLOCK = (9, 10)
 
 ENDED = "the coordinator ends the connection before it sends anything: it does not accept this kit's certificate"
+OTHER = (
+    "the coordinator is there, and its messages do not travel by {}: 'join' with the authority's newest list, which "
+    "has the federation's transport"
+)
 
 
 def trouble(kit: Kit, seconds: float = DEADLINE) -> str | None:
@@ -27,6 +31,8 @@ def trouble(kit: Kit, seconds: float = DEADLINE) -> str | None:
     context.set_alpn_protocols(["h2"] if kit.transport == "grpc" else ["http/1.1"])
     try:
         with _connected(kit, seconds) as plain, context.wrap_socket(plain) as link:
+            if kit.transport == "grpc" and link.selected_alpn_protocol() != "h2":
+                return OTHER.format(kit.transport)
             try:
                 link.settimeout(VERDICT)
                 if kit.transport == "http":  # it speaks second

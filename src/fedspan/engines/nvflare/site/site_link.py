@@ -80,8 +80,9 @@ def refused(why: str) -> None:
 
 
 def watch_connection(kit: Kit) -> None:
-    """Report why there is no connection to the coordinator, and when it is back."""
+    """Report why there is no connection to the coordinator, and when it is back; start again where the kit changes."""
     events, offline = NewEvents(), True
+    link, began = SiteLink(kit.path), kit_identity(kit.path)
     while True:
         time.sleep(EVERY)
         if SiteLinkComponent.cell is not None and connected(SiteLinkComponent.cell):
@@ -94,6 +95,8 @@ def watch_connection(kit: Kit) -> None:
             offline = True
             if why := trouble(kit):
                 events.report(why)
+            with suppress(FedspanError, OSError):  # of a file that is just being written
+                link.check_kit(began)
 
 
 class SiteLink:
@@ -145,15 +148,17 @@ class SiteLink:
         except (FedspanError, OSError) as error:
             report(f"a list of participants is refused: {error}")
 
-    def check_kit(self, began: tuple[str, bytes]) -> None:
-        """Start again where the kit has another key than at the start, or another address that answers."""
-        server, key = kit_identity(self._kit)
-        if key != began[1]:
+    def check_kit(self, began: tuple[str, str, bytes]) -> None:
+        """Start again where the kit has another key than at the start, or another address or transport that answers."""
+        server, transport, key = kit_identity(self._kit)
+        if key != began[2]:
             restart("the site's key was replaced: connecting with the new one")
         elif server != began[0]:
             host, _, port = server.rpartition(":")
             with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
                 restart(f"the coordinator is at {server} now")
+        elif transport != began[1] and trouble(read_kit(self._kit), 1.0) is None:
+            restart(f"messages travel by {transport} now")
 
     def ask(self, request: bytes) -> bytes:
         """Send a request to the worker, and return its answer."""
@@ -206,6 +211,7 @@ class SiteLink:
             raise RefusedError("the site's worker is restarting") from None
 
 
-def kit_identity(kit: Path) -> tuple[str, bytes]:
-    """Return the coordinator's address and the key with which a site of this kit connects."""
-    return kit_list(kit).server, (kit / "startup" / "client.key").read_bytes()
+def kit_identity(kit: Path) -> tuple[str, str, bytes]:
+    """Return the coordinator's address, the transport and the key with which a site of this kit connects."""
+    members = kit_list(kit)
+    return members.server, members.transport, (kit / "startup" / "client.key").read_bytes()

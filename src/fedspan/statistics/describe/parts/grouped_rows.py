@@ -83,20 +83,28 @@ def pair_counts(site: Site, first: int, second: int, first_names: Labels, second
 
 
 def fewest_rows(site: Site, by: int, groups: Labels, **payload: Any) -> int:
-    """Return the number of rows of the smallest group at a site that has any."""
-    if by < 0:
-        return len(site)
-    rows = np.arange(len(site))
-    return min((len(rows[part]) for part in grouped_rows(site, by, groups) if len(rows[part])), default=0)
+    """Return the number of rows of the smallest group at a site that has any, or of those in no group.
+
+    The sums of all rows less those of all groups are about the rows in none.
+    """
+    return min((len(rows) for rows in _parts(site, by, groups) if len(rows)), default=0)
 
 
 def fewest_values(site: Site, columns: Numbers, by: int, groups: Labels, **payload: Any) -> int:
-    """Return the smallest number of values that a column has in a group, of those that have any."""
+    """Return the smallest number of values that a column has in a group, or in none, of those that have any."""
     known = ~np.isnan(numbers_of(site, columns))
-    parts = [slice(None)] if by < 0 else grouped_rows(site, by, groups)
-    counts = [known[part].sum(axis=0) for part in parts]
+    counts = [known[rows].sum(axis=0) for rows in _parts(site, by, groups)]
     found = np.concatenate([np.zeros(0, dtype=np.int64), *counts])
     return int(found[found > 0].min(initial=len(site)))
+
+
+def _parts(site: Site, by: int, groups: Labels) -> list[NDArray[np.intp]]:
+    """Return the rows of all groups, of each group and of none."""
+    rows = np.arange(len(site))
+    if by < 0:
+        return [rows]
+    found = [rows[part] for part in grouped_rows(site, by, groups)]
+    return [*found, np.setdiff1d(rows, found[0])]
 
 
 def numbers_of(site: Site, columns: Numbers) -> Matrix:

@@ -166,8 +166,8 @@ def held(what: str, values: Any) -> Any:
     if values.dtype.kind not in "buifcOUS":
         raise InputError(f"{what} has masked cells of the type {values.dtype}: drop their rows, or fill them first")
     if values.dtype.kind in "OUS":
-        return values.astype(object).filled(None)
-    return (values.astype(np.float64) if values.dtype.kind in "bui" else values).filled(np.nan)
+        return np.ma.filled(values.astype(object), None)
+    return np.ma.filled(values.astype(np.float64) if values.dtype.kind in "bui" else values, np.nan)
 
 
 def as_table(X: Any) -> Any:

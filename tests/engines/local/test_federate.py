@@ -95,6 +95,13 @@ def test_a_masked_array_without_masked_cells_is_its_values():
         np.testing.assert_array_equal(fs.FedPCA(1).fit(fs.federate(X)).components_, expected)
 
 
+@pytest.mark.parametrize("dtype", [object, "U5"])
+def test_masked_text_is_missing_and_no_word(dtype):
+    words = np.ma.masked_array([["a"], ["b"], ["c"], ["b"]], mask=[[0], [0], [1], [0]], dtype=dtype)
+    names = fs.FedTabularEncoder().fit(words, sites=LABELS[:4]).get_feature_names_out()
+    assert not any("c" in name or "?" in name for name in (name.partition("_")[2] for name in names))
+
+
 def test_masked_targets_and_weights_are_missing():
     column = np.ma.masked_array(np.arange(12.0), mask=np.arange(12) == 3)
     for X in (ROWS, fs.federate(ROWS, column)):

@@ -166,7 +166,9 @@ def held(what: str, values: Any) -> Any:
     if values.dtype.kind not in "buifcOUS":
         raise InputError(f"{what} has masked cells of the type {values.dtype}: drop their rows, or fill them first")
     if values.dtype.kind in "OUS":
-        return np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+        text = values.data.astype(object)
+        text[np.ma.getmaskarray(values)] = None
+        return text
     return np.ma.filled(values.astype(np.float64) if values.dtype.kind in "bui" else values, np.nan)
 
 

@@ -80,8 +80,9 @@ def refused(why: str) -> None:
 
 
 def watch_connection(kit: Kit) -> None:
-    """Report why there is no connection to the coordinator, and when it is back."""
+    """Report why there is no connection to the coordinator, and when it is back; start again where the kit changes."""
     events, offline = NewEvents(), True
+    link, began = SiteLink(kit.path), kit_identity(kit.path)
     while True:
         time.sleep(EVERY)
         if SiteLinkComponent.cell is not None and connected(SiteLinkComponent.cell):
@@ -94,6 +95,8 @@ def watch_connection(kit: Kit) -> None:
             offline = True
             if why := trouble(kit):
                 events.report(why)
+            with suppress(FedspanError, OSError):  # of a file that is just being written
+                link.check_kit(began)
 
 
 class SiteLink:

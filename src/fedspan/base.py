@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from fedspan.checks import text_columns, true_or_false
+from fedspan.checks import as_table, gaps, text_columns, true_or_false
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -336,13 +336,17 @@ class FedEstimator(_Parameters, BaseEstimator):
         """Return `X` as scikit-learn validates it: numbers, finite, the columns that the estimator was fitted on."""
         if isinstance(X, Federation):
             raise InputError("X is a federation, and a table of rows is needed here: its rows stay at their sites")
+        X = as_table(X)
         sparse = {"accept_sparse": "csr"} if self.takes_sparse else {}
         try:
             table: NDArray[Any] = validate_data(
                 self, X, reset=reset, dtype=[np.float64, np.float32], **sparse, **checks
             )
-        except ValueError:  # scikit-learn's error would show a cell
+        except ValueError:  # scikit-learn's error would show a cell, or advise another estimator
             found = [] if hasattr(X, "tocsr") else text_columns(X)
+            bad = "" if found or hasattr(X, "tocsr") or not checks.get("ensure_all_finite", True) else gaps(X)
+            if bad:
+                raise InputError(f"X contains NaN or infinity: feature {bad}; fill or drop them first") from None
             if not found:
                 raise
             which = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")

@@ -148,6 +148,79 @@ def frames_inside() -> int:
     return level
 
 
+def held(what: str, values: Any) -> Any:
+    """Return values with masked cells as missing ones, or as they are; refuse a table that holds no rows yet.
+
+    Examples
+    --------
+    >>> held("X", np.ma.masked_array([1, 2], mask=[False, True]))
+    array([ 1., nan])
+    """
+    if hasattr(values, "collect") and hasattr(values, "collect_schema"):
+        kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__name__}"
+        raise InputError(f"{what} is a {kind}, which holds no rows yet: use {what}.collect()")
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if not np.ma.getmaskarray(values).any():
+        return values.data
+    if values.dtype.kind not in "buifcOUS":
+        raise InputError(f"{what} has masked cells of the type {values.dtype}: drop their rows, or fill them first")
+    if values.dtype.kind in "OUS":
+        return np.ma.filled(values.astype(object), None)
+    return np.ma.filled(values.astype(np.float64) if values.dtype.kind in "bui" else values, np.nan)
+
+
+def as_table(X: Any) -> Any:
+    """Return `held` rows, or refuse what is no table of real numbers; scikit-learn's errors would show cells.
+
+    Examples
+    --------
+    >>> as_table([1.0, 2.0])
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: X has 1 dimension, and must be a table of rows and columns. Reshape your data: \
+numpy.reshape(X, (-1, 1)) is one column, numpy.reshape(X, (1, -1)) is one row
+    """
+    X = held("X", X)
+    if isinstance(X, str | bytes) or X is None:
+        raise InputError(f"X is of the type {type(X).__name__}, and must be a table of rows and columns")
+    table = X
+    if not hasattr(X, "columns") and not hasattr(X, "ndim"):
+        with suppress(ValueError):
+            table = np.asarray(X)
+    dimensions = getattr(table, "ndim", 2)
+    if dimensions < 2:
+        raise InputError(
+            f"X has {dimensions} dimension{'s' * (dimensions != 1)}, and must be a table of rows and columns. Reshape "
+            "your data: numpy.reshape(X, (-1, 1)) is one column, numpy.reshape(X, (1, -1)) is one row"
+        )
+    dtypes = table.dtypes if hasattr(table, "iloc") else [getattr(table, "dtype", None)]
+    if any(getattr(dtype, "kind", "") == "c" for dtype in dtypes):
+        raise InputError(
+            "X holds complex numbers. Complex data not supported: give real and imaginary parts as columns of their own"
+        )
+    return X
+
+
+def gaps(X: Any) -> str:
+    """Return the columns of a table of numbers that hold NaN or infinity, with how many; not in which rows.
+
+    Examples
+    --------
+    >>> gaps([[1.0, np.nan], [2.0, np.inf]])
+    'number 1 (2 values)'
+    """
+    names = list(getattr(X, "column_names", getattr(X, "columns", ())))
+    try:
+        counts = (~np.isfinite(np.asarray(X, dtype=np.float64))).sum(axis=0)
+    except (TypeError, ValueError):
+        return ""
+    shown = [
+        f"{names[j] if names else f'number {j}'} ({counts[j]} values)" for j in np.flatnonzero(np.atleast_1d(counts))
+    ]
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+
+
 def text_columns(X: Any) -> list[str]:
     """Return the columns of a table that hold text: their names, or their numbers; not what they hold.
 
@@ -156,11 +229,12 @@ def text_columns(X: Any) -> list[str]:
     >>> text_columns([[1.0, "f", "2"], [2.0, "m", "3"]])
     ['number 1']
     """
-    names = list(getattr(X, "columns", ()))
-    table: Any = X if names else np.asarray(X, dtype=object)
+    frame = hasattr(X, "iloc")
+    names = list(X.columns if frame else getattr(X, "column_names", getattr(X, "columns", ())))
+    table: Any = X if frame else np.asarray(X, dtype=object)
     found = []
     for j in range(table.shape[1] if table.ndim == 2 else 0):
-        cells = table.iloc[:, j] if names else table[:, j]
+        cells = table.iloc[:, j] if frame else table[:, j]
         try:
             np.asarray(cells, dtype=np.float64)
         except ValueError:

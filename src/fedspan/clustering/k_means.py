@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import Learner, LearnsOn, WeightedTransformer, in_single_precision
-from fedspan.checks import frames_inside, true_or_false
+from fedspan.checks import frames_inside, held, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
 from fedspan.clustering.noisy_k_means import noisy_k_means
 from fedspan.clustering.parts.rows_by_centre import centre_labels, closest_labels, distances_to_centres, moved_centres
@@ -198,7 +198,9 @@ class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRo
             D = rows - self.cluster_centers_[closest_labels(rows, self.cluster_centers_)]
             squares.append(np.vecdot(D, D))
         found = np.concatenate(squares)
-        return -float(found.sum() if sample_weight is None else found @ np.asarray(sample_weight))
+        return -float(
+            found.sum() if sample_weight is None else found @ np.asarray(held("sample_weight", sample_weight))
+        )
 
     def _labels_of(self, X: Any) -> Array:
         return np.concatenate([closest_labels(part, self.cluster_centers_) for part in dense_parts(self._validated(X))])

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator
+from fedspan.checks import as_table, held
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
 from fedspan.mixed_regression.logistic_fedx import logistic_losses, other_classes
@@ -173,7 +174,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         check_parameters(self)
         if not isinstance(X, Federation):
             y = self._checked_target(y)
-            check_consistent_length(X, y)
+            check_consistent_length(as_table(X), y)
         with self._fitting(X, y, sites) as fed:
             mapping = self._map()
             if not mapping.is_identity:
@@ -350,7 +351,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     def _checked_target(self, y: Any) -> Numbers:
         if y is None:
             raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
-        checked = check_array(y, ensure_2d=False, input_name="y", dtype="numeric", ensure_min_samples=0)
+        checked = check_array(held("y", y), ensure_2d=False, input_name="y", dtype="numeric", ensure_min_samples=0)
         values = np.asarray(column_or_1d(checked, warn=True), dtype=np.float64)
         if self.loss == "logistic" and not np.isin(values, (0.0, 1.0)).all():
             raise InputError(_CLASSES)

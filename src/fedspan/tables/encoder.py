@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedTransformer, Learner, LearnsOn, check_aggregator
+from fedspan.checks import as_table
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Flags, Vector
@@ -264,7 +265,7 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> Any:
         """Return `X` as it is, if it is a data frame, or as an array of numbers or text."""
         if not (hasattr(X, "iloc") and hasattr(X, "columns")):
-            return validate_data(self, X, reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
+            return validate_data(self, as_table(X), reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
         parameters.refuse_doubles(list(X.columns))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if 0 in X.shape:

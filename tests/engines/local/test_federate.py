@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from scipy.sparse import coo_matrix, csr_array
+from scipy.sparse import coo_matrix, csr_array, dok_matrix
+from sklearn.base import clone
 
 import fedspan as fs
 from fedspan.errors import InputError
@@ -74,14 +75,61 @@ def test_frames_that_cannot_become_frames_of_pandas_name_the_extra(frame):
         fs.federate(Alone(frame), sites=LABELS)
 
 
+def test_masked_cells_are_missing_cells_and_not_what_lies_under_the_mask():
+    rows = np.ma.masked_array(ROWS.copy(), mask=np.arange(ROWS.size).reshape(ROWS.shape) == 4)
+    for refused in (
+        lambda: fs.FedPCA(1).fit(fs.federate(rows, sites=LABELS)),
+        lambda: fs.FedPCA(1).fit(fs.LocalFederation([fs.Site("a", rows), fs.Site("b", ROWS)])),
+        lambda: fs.FedPCA(1).fit(rows, sites=LABELS),
+    ):
+        with pytest.raises(InputError, match=r"NaN or infinity: feature number 1 at site '\w+' \(1 values\)"):
+            refused()
+    model = fs.FedPCA(1).fit(ROWS)
+    with pytest.raises(ValueError, match="NaN"):
+        model.transform(rows)
+
+
+def test_a_masked_array_without_masked_cells_is_its_values():
+    expected = fs.FedPCA(1).fit(ROWS).components_
+    for X in (np.ma.masked_array(ROWS), np.ma.masked_array(ROWS, mask=np.zeros(ROWS.shape, dtype=bool))):
+        np.testing.assert_array_equal(fs.FedPCA(1).fit(fs.federate(X)).components_, expected)
+
+
+def test_masked_targets_and_weights_are_missing():
+    column = np.ma.masked_array(np.arange(12.0), mask=np.arange(12) == 3)
+    for X in (ROWS, fs.federate(ROWS, column)):
+        with pytest.raises(InputError, match="y contains NaN"):
+            fs.FedLinearRegression().fit(X, column if X is ROWS else None)
+    for given in (
+        lambda: fs.federate(ROWS, sites=LABELS, sample_weight=column),
+        lambda: fs.Site("a", ROWS, None, None, sample_weight=column),
+    ):
+        with pytest.raises(InputError, match="sample_weight holds numbers below 0, NaN"):
+            given()
+
+
+def test_columns_of_other_frames_in_another_order_are_refused_as_those_of_pandas(frame):
+    model = fs.FedPCA(1).fit(frame)
+    other = frame[list(frame.columns[::-1])]
+    for X in (other, pa.table(other)):
+        with pytest.raises(ValueError, match="same order"):
+            model.transform(X)
+    with pytest.raises(InputError, match="text in column 'age'"):
+        model.transform(pa.table(frame.assign(age="old")))
+
+
 def test_what_holds_no_rows_is_refused_with_the_way_out():
+    with pytest.raises(InputError, match=r"X\.collect"):
+        fs.FedPCA(1).fit(LazyFrame())
+    with pytest.raises(InputError, match=r"y is a .*y\.collect"):
+        fs.federate(ROWS, LazyFrame())
     with pytest.raises(InputError, match=r"X\.collect"):
         fs.federate(LazyFrame(), sites=LABELS)
     with pytest.raises(InputError, match=r"X\.collect"):
         fs.Site("a", LazyFrame())
 
 
-@pytest.mark.parametrize("made", [csr_array, coo_matrix])
+@pytest.mark.parametrize("made", [csr_array, coo_matrix, dok_matrix])
 def test_sparse_matrices_are_split_by_rows(made):
     found, expected = fs.federate(made(ROWS), sites=LABELS), fs.federate(ROWS, sites=LABELS)
     for name, reply in found.ask(seen).items():
@@ -144,3 +192,41 @@ def test_one_table_may_be_a_path_and_a_list_of_tables_is_refused(tmp_path):
     assert repr(fs.federate(str(tmp_path / "all.csv"))) == "LocalFederation(1 site: site)"
     with pytest.raises(InputError, match=r"list of tables: name the site of each, as in federate\(\{'north': table"):
         fs.federate([frame, frame])
+
+
+@pytest.mark.parametrize(
+    "model", [fs.FedPCA(1), fs.FedTabularEncoder(), fs.FedLinearRegression(), fs.FedMixedRegressor(1)]
+)
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (ROWS[:, 0], r"1 dimension, .*reshape\(X, \(-1, 1\)\)"),
+        (list(ROWS[:, 0]), r"1 dimension, .*reshape\(X, \(-1, 1\)\)"),
+        (pd.Series(ROWS[:, 0]), r"1 dimension, .*reshape\(X, \(-1, 1\)\)"),
+        (ROWS + 1j, "complex numbers.*as columns of their own"),
+        ("rows.csv", "X is of the type str, and must be a table"),
+        (None, "X is of the type NoneType, and must be a table"),
+    ],
+    ids=["column", "list", "series", "complex", "path", "none"],
+)
+def test_what_is_no_table_is_refused_without_its_cells(model, wrong, says):
+    model = clone(model)
+    for use in ("fit", "transform", "predict"):
+        if not hasattr(model, use):
+            continue
+        with pytest.raises(InputError, match=says) as caught:
+            getattr(model, use)(wrong, *[np.zeros(12)] * (use == "fit"))
+        assert str(ROWS[0, 0])[:5] not in str(caught.value)
+        if use == "fit":
+            model.fit(ROWS, ROWS[:, 0])
+
+
+def test_gaps_in_new_rows_are_named_by_column(frame):
+    model = fs.FedPCA(1).fit(frame)
+    with pytest.raises(InputError, match=r"feature dose \(2 values\); fill or drop them first"):
+        model.transform(frame.assign(dose=[np.nan, np.inf, *[0.0] * 10]))
+
+
+def test_a_frame_of_complex_numbers_is_refused_without_its_cells():
+    with pytest.raises(InputError, match=r"complex numbers.*as columns of their own"):
+        fs.FedPCA(1).fit(pd.DataFrame(ROWS + 1j))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.checks import whole_number
+from fedspan.checks import held, whole_number
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.local.site_threads import Batch
 from fedspan.errors import BudgetError, InputError, MessageError, PolicyError
@@ -277,13 +277,14 @@ def federate(
     >>> federate({"north": np.eye(3), "south": np.eye(3)}).sites
     ('north', 'south')
     """
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not hasattr(X, "tocsr"):  # a sparse matrix can be a dict of its entries
         columns = {"y": y, "task": task, "sample_weight": sample_weight}
         return LocalFederation(_sites_of_tables(X, columns, sites), **kwargs)
     if isinstance(X, list | tuple) and any(hasattr(one, "columns") for one in X):
         raise InputError("X is a list of tables: name the site of each, as in federate({'north': table, ...})")
     X = as_pandas(_read(X))
-    wanted = {"y": y, "task": task, "sample_weight": sample_weight, "sites": sites}
+    wanted = {"y": y, "task": task, "sample_weight": sample_weight}
+    wanted = {what: held(what, values) for what, values in wanted.items()} | {"sites": sites}
     X, (y, task, weights, sites) = _without_columns(X, wanted)
     if sites is None:
         return LocalFederation([Site("site", X, y, task, sample_weight=weights)], **kwargs)

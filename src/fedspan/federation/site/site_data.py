@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import held
 from fedspan.errors import InputError
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.row_stream import HeldRows, RowStream, SpooledRows
@@ -254,7 +255,7 @@ class SiteData:
         if values is None:
             return None
         try:
-            given = np.asarray(values, dtype=np.float64)
+            given = np.asarray(held("sample_weight", values), dtype=np.float64)
         except (TypeError, ValueError):
             raise InputError(f"site {self.name!r}: sample_weight must be one number for each row") from None
         weights = self._column(given, "sample_weight")
@@ -329,17 +330,16 @@ def _frame_values(frame: Any) -> Array:
 
 
 def as_pandas(X: Any) -> Any:
-    """Return a table of polars or pyarrow as a pandas frame, so that its names stay, and anything else as it is."""
-    kind = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
+    """Return a table of polars or pyarrow as a pandas frame, so that its names stay; anything else as `held` does."""
+    X = held("X", X)
     if hasattr(X, "tocsr") or hasattr(X, "iloc") or isinstance(X, np.ndarray | RowStream):
         return X
-    if hasattr(X, "collect") and hasattr(X, "collect_schema"):
-        raise InputError(f"X is a {kind}, which holds no rows yet: use X.collect()")
     if not hasattr(X, "to_pandas"):
         return X
     try:
         return X.to_pandas()
     except ImportError:
+        kind = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
         raise InputError(
             f"X is a {kind}, which needs pandas and pyarrow here: pip install '.[tables]' in a checkout"
         ) from None
@@ -349,6 +349,7 @@ def read_only(values: Any, site: str, what: str) -> Array:
     """Return `values` as an array that can't be written to."""
     if hasattr(values, "tocsr"):
         raise InputError(f"site {site!r}: {what} is a sparse matrix, and only X may be one: give a dense array")
+    values = held(what, values)
     array: Array = values if isinstance(values, np.ndarray) else np.asarray(values)
     view = array.view()
     view.flags.writeable = False

@@ -11,7 +11,7 @@ from sklearn.utils.validation import assert_all_finite, check_consistent_length,
 
 from fedspan.aggregation.safe_arithmetic import lower_median
 from fedspan.base import check_aggregator
-from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.checks import as_table, held, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.few_shot.new_task import checked_ridge
@@ -72,6 +72,7 @@ def checked_columns(X: Any, y: Any, task: Any, who: str) -> tuple[NDArray[Any], 
     """Return the targets and tasks of a table's rows as the sites get them, or refuse them without printing values."""
     if y is None:
         raise InputError(f"This {who} requires y to be passed, but the target y is None.")
+    y = held("y", y)
     if np.asarray(y).dtype.kind == "c":  # scikit-learn's check would print it
         raise InputError("Complex data not supported: y must hold a real number for each row")
     target = column_or_1d(y, warn=True)
@@ -84,7 +85,7 @@ def checked_columns(X: Any, y: Any, task: Any, who: str) -> tuple[NDArray[Any], 
         except (TypeError, ValueError):
             raise refusal from None
     assert_all_finite(target, input_name="y")
-    check_consistent_length(X, target, *[] if task is None else [task])
+    check_consistent_length(as_table(X), target, *[] if task is None else [task])
     return target, None if task is None else task_labels(task, "task")
 
 

@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from fedspan.checks import as_table, held
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.generalized_linear_model import generalized_linear_model, target_classes
@@ -117,8 +118,8 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     def _checked_target(self, y: Any, X: Any) -> Array:
         if y is None:
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        found: Array = column_or_1d(y, warn=True)
-        check_consistent_length(X, found)
+        found: Array = column_or_1d(held("y", y), warn=True)
+        check_consistent_length(as_table(X), found)
         gaps = missing(found)
         if gaps.any() and self.missing == "refuse":
             raise InputError(f"y contains NaN in {int(gaps.sum())} rows; fill them, or leave them out (missing='drop')")

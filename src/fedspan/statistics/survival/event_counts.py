@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import whole_number
+from fedspan.checks import held, whole_number
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import FailureKind
@@ -209,7 +209,7 @@ def checked_target(y: Any, n: int) -> Vector:
     """Return the targets of a table as columns of time and event, or refuse them."""
     if y is None:
         raise InputError("y is None, and must have the time and the event of each row: two columns, or two fields")
-    array = np.asarray(y)
+    array = np.asarray(held("y", y))
     times, events = times_and_events(array if array.dtype.names is None else pair(array), "the table")
     if len(times) != n:
         raise InputError(f"y has {len(times)} rows, and X has {n}")

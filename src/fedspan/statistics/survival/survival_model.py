@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from fedspan.base import FedEstimator
+from fedspan.checks import as_table
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.survival.event_counts import checked_target
@@ -20,7 +21,7 @@ class FedSurvival(FedEstimator):
 
     def _target(self, X: Any, y: Any) -> Any:
         """Return the targets of a table as two columns; a federation has its own."""
-        return y if isinstance(X, Federation) else checked_target(y, np.shape(X)[0])
+        return y if isinstance(X, Federation) else checked_target(y, np.shape(as_table(X))[0])
 
     def _validated(self, X: Any, *, reset: bool = False, **checks: Any) -> Any:
         if not self.takes_text:
@@ -30,7 +31,7 @@ class FedSurvival(FedEstimator):
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
-        return validate_data(self, X, reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
+        return validate_data(self, as_table(X), reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from fedspan.checks import frames_inside, one_of, real_number, true_or_false, whole_number
+from fedspan.checks import as_table, frames_inside, held, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.predicted_rows import predicted
@@ -124,6 +124,7 @@ class FedRegression(TreatmentCoding):
         """Return targets that are numbers, or refuse them."""
         if y is None:
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = held("y", y)
         try:
             found = np.asarray(
                 column_or_1d(
@@ -136,7 +137,7 @@ class FedRegression(TreatmentCoding):
             if np.asarray(y).dtype.kind in "OUS":  # scikit-learn's error would show a target
                 raise InputError(f"y holds text, and {type(self).__name__} takes numbers") from None
             raise
-        check_consistent_length(X, found)
+        check_consistent_length(as_table(X), found)
         bad = int((~np.isfinite(found)).sum())
         if bad and self.missing == "refuse":
             raise InputError(f"y contains NaN or infinity in {bad} rows; fill them, or leave them out (missing='drop')")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from fedspan.base import FedEstimator
-from fedspan.checks import frames_inside, whole_number
+from fedspan.checks import as_table, frames_inside, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
 from fedspan.tables.parts.category_union import Lines, Naturals, category_union, packed, unpacked
@@ -169,4 +169,4 @@ class TreatmentCoding(FedEstimator):
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
-        return validate_data(self, X, reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})
+        return validate_data(self, as_table(X), reset=reset, dtype=None, **{**checks, "ensure_all_finite": False})

@@ -1,4 +1,4 @@
-"""Participantse word counts: certificates, roots, roles and kits."""
+"""Whose signatures count: certificates, roots, roles and kits."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .people import (
     member_list,
     pem,
     root_certificate,
+    signed,
     user,
     write_kit,
 )
@@ -98,3 +99,20 @@ def test_an_identity_is_read_from_a_kit(tmp_path):
 
 def test_no_key_in_a_repr():
     assert repr(user()) == "Identity('alice', 'analyst')"
+
+
+def test_the_bytes_of_a_new_list_are_known_with_its_version(tmp_path):
+    """Another thread would hand out the old list as the new one, and its receiver would never get that."""
+
+    class Watched(Authority):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+            if name == "_members":
+                seen.append(getattr(self, "data", b""))
+
+    seen = []
+    write_kit(tmp_path, "site", "a", members=member_list(3, ["a"]))
+    known, newer = Watched.from_kit(tmp_path), signed(member_list(4, ["a"]))
+    (tmp_path / "members.json").write_bytes(newer)
+    assert known.version == 4
+    assert seen[-1] == known.data == newer

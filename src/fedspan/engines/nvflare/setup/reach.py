@@ -16,7 +16,10 @@ DEADLINE, VERDICT = 10.0, 2.0
 #: OpenSSL's codes of certificates that are not valid yet, or no longer.
 _BY_CLOCK = (9, 10)
 
-ENDED = "the coordinator ends the connection before it sends anything: it does not accept this kit's certificate"
+ENDED = (
+    "the coordinator ends the connection before it sends anything: it does not accept this kit's certificate, or has "
+    "another transport"
+)
 OTHER = (
     "the coordinator is there, and its messages do not travel by {}: 'join' with the authority's newest list, which "
     "has the federation's transport"

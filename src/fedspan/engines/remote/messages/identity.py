@@ -173,8 +173,7 @@ class Authority:
             self._seen = seen
             with suppress(InputError):  # being copied, or damaged: the list that is known stays valid
                 data = _bytes_of(self._file)
-                self.take(read_list(data, self._pem))
-                self.data = data
+                self.take(read_list(data, self._pem), data)
         return self._members
 
     @property
@@ -195,8 +194,8 @@ class Authority:
         members = self.members
         return self._secure_sum if members is None else members.secure_sum
 
-    def take(self, offered: MemberList) -> None:
-        """Follow a list that is not older than the one that is known."""
+    def take(self, offered: MemberList, data: bytes = b"") -> None:
+        """Follow a list that is not older than the one that is known; `data` is the list as it travels."""
         if offered.federation != self.federation:
             raise InputError(f"the list of participants is that of the federation {offered.federation!r}")
         if self._members is not None and offered.version < self._members.version:
@@ -204,6 +203,7 @@ class Authority:
                 f"the list of participants has the version {offered.version}, and version {self._members.version} is "
                 "known already"
             )
+        self.data = data or self.data  # before the version: another thread would hand out old bytes as the new list
         self._members = offered
 
     def repair(self) -> str:

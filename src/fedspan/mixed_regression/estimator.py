@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from fedspan.aggregation import Aggregator
 from fedspan.base import FedEstimator
 from fedspan.checks import as_table, held
-from fedspan.errors import FedspanError, InputError
+from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.mixed_regression.logistic_fedx import logistic_losses, other_classes
 from fedspan.mixed_regression.parts.cluster_assignment import (
@@ -230,7 +230,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             y = self._checked_target(y_new)
             check_consistent_length(X, y)
         except ValueError as error:
-            raise error if isinstance(error, FedspanError) else InputError(f"X_new, y_new: {error}") from None
+            raise InputError(f"X_new, y_new: {error}") from None
         if not max(np.abs(X).max(), np.abs(y).max()) < _LARGEST:
             raise InputError(f"X_new and y_new must hold numbers below {_LARGEST:g}")
         features = self._map().transform(X)

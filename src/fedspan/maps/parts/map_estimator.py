@@ -84,6 +84,8 @@ class FedMap(_MapParameters, ClassNamePrefixFeaturesOutMixin, FedTransformer, Po
             coordinates = rows if self.method == "coordinates" else form.of(posted.B)
             start = principal_positions(coordinates.factor, self.n_components, fed.rng)
             k = self._n_neighbors(n)
+            # A layout can't stream: these, and two numbers for each neighbour, are of all rows.
+            fed.log(layout_bytes=rows.factor.nbytes + rows.offset.nbytes + 16 * k * n)
             indices, distances = find_neighbors(fed, rows, k, self.neighbors, self.n_jobs, self.device)
             fed.log(phase="layout")
             embedding = np.asarray(self._layout(fed, indices, distances, start), dtype=np.float64)

@@ -2,7 +2,8 @@
 
 What a request may select, such as folds, rows held back and batches, is made of whole blocks. So sums over selections,
 however many of them and however combined, tell no more than the sums over the blocks. Selections of single rows are
-linear equations: with enough seeds their solution is each row. A site needs to remember nothing.
+linear equations: with enough seeds their solution is each row. A site needs to remember nothing. Where rows have a
+target there are two divisions, with and without it: together they give fewer equations than twice the blocks.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ def rows_of_a_block(n: int) -> int:
     return n // max(n_blocks(n), 1)
 
 
-def block_of_rows(site: Site) -> NDArray[np.intp]:
-    """Return the number of each row's block (n,): every block has rows of all classes of ``y``, where it can."""
-    y = shown_target(site)
+def block_of_rows(site: Site, *, by_target: bool = True) -> NDArray[np.intp]:
+    """Return the number of each row's block (n,): every block has rows of all classes of ``y``, where it can.
+
+    Without `by_target` the blocks are those of the same rows without ``y``, for methods that do not learn from it.
+    """
+    y = shown_target(site) if by_target else None
     order = generator(0, "fold", site.name).permutation(len(site))
-    if y is not None:  # whatever is requested: two partitions into blocks would have smaller parts in common
+    if y is not None:
         order = order[np.argsort(np.unique(y[order], return_inverse=True)[1], kind="stable")]
     found = np.empty(len(site), dtype=np.intp)
     found[order] = np.arange(len(site)) % max(n_blocks(len(site)), 1)

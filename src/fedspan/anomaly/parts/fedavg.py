@@ -180,7 +180,7 @@ def rows_held_back(site: Site, held_back: float, split: int) -> NDArray[np.bool_
 
 
 def _blocks_and_held_back(site: Site, held_back: float, split: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    blocks, count = block_of_rows(site), n_blocks(len(site))
+    blocks, count = block_of_rows(site, by_target=False), n_blocks(len(site))
     if count < 2:
         return blocks, np.zeros(len(site), dtype=bool)
     some = generator(split, site.name).permutation(count)[: min(max(1, round(held_back * count)), count - 1)]

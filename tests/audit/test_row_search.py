@@ -227,6 +227,19 @@ def test_reasons_of_failures_are_searched(table, tmp_path):
     assert "reason of a failure" in entry.verdict
 
 
+@fs.step
+def hostile_text(site):
+    return {"note": "0x1p99999 -0x1p99999 1e99999", "digits": "0x" + "f" * 2**18, "n": len(site)}
+
+
+def test_hostile_texts_stop_no_search(table, tmp_path):
+    """Numbers that are too large for floats, and digits that took the square of their number."""
+    X, sites = table
+    with fs.federate(X, sites=sites, run_dir=tmp_path) as fed:
+        fed.run(protocol, step=hostile_text)
+    assert not searches(audit(tmp_path, truth=X))
+
+
 def one_number_a_call(fed):
     for j in range(6):
         fed.ask(one_cell, j=j)

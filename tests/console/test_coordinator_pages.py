@@ -60,7 +60,7 @@ def server(kit):
 
 def page(server, path):
     cookie = server.log_in(token=server._token)
-    return send(server, "GET", path, Cookie=f"fedspan={cookie}")
+    return send(server, "GET", path, Cookie=f"{server.cookie}={cookie}")
 
 
 def test_sites_versions_queue_and_progress(server):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
+from contextlib import suppress
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -60,8 +62,9 @@ def logged_in(server):
     return cookie, re.search('name="form_token" value="([^"]+)"', page)[1]
 
 
-@pytest.mark.parametrize("cookie", [None, "fedspan=", "fedspan=guess", "other=1", "\x7f", "fedspan=a; fedspan=b"])
+@pytest.mark.parametrize("cookie", [None, "{}=", "{}=guess", "other=1", "\x7f", "{}=a; {}=b"])
 def test_without_a_session_nothing_is_shown(server, clinic, cookie):
+    cookie = cookie and cookie.replace("{}", server.cookie)
     answers = [send(server, "GET", path, Cookie=cookie) for path in (*PATHS, "/nothing", "/../kit/console.token")]
     assert {status for status, _, _ in answers} <= {400, 401}
     text = "".join(text for _, _, text in answers)
@@ -138,7 +141,7 @@ def test_after_logging_out_the_cookie_is_worth_nothing(server):
 def test_a_session_ends(server, monkeypatch):
     monkeypatch.setattr(page_server, "SESSION", -1.0)
     cookie = server.log_in(token=(server._token))
-    assert send(server, "GET", "/", Cookie=f"fedspan={cookie}")[0] == 401
+    assert send(server, "GET", "/", Cookie=f"{server.cookie}={cookie}")[0] == 401
 
 
 def test_pages_allow_no_script_and_no_frame(server):
@@ -159,7 +162,37 @@ def test_figures_need_their_own_token(server, clinic):
     assert status == 200
     assert 'fedspan_site_studies{state="waiting"} 1' in text
     assert "alice" not in text
-    assert send(server, "GET", "/", Cookie=f"fedspan={metrics}")[0] == 401
+    assert send(server, "GET", "/", Cookie=f"{server.cookie}={metrics}")[0] == 401
+
+
+def test_two_pages_of_one_machine_keep_their_sessions(clinic):
+    with clinic.served() as one, clinic.served() as other:
+        both = "; ".join(logged_in(server)[0] for server in (one, other))
+        assert [send(server, "GET", "/", Cookie=both)[0] for server in (one, other)] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET / HTTP/1.1\r\nContent-Length: 99\r\nHost: {}\r\n",
+        "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: {}\r\n",
+        "GET / HTTP/1.1\r\nConnection: keep-alive\r\nHost: {}\r\n",
+        "POST /login HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 99\r\nHost: {}\r\n",
+        "POST /login HTTP/1.1\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\nHost: {}\r\n",
+    ],
+)
+def test_a_request_within_another_is_not_answered(server, head):
+    """As one that another party hides in a request of its own, where a proxy shares a connection."""
+    host = f"127.0.0.1:{server.port}"
+    hidden = f"GET /data HTTP/1.1\r\nHost: {host}\r\nCookie: {logged_in(server)[0]}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as link:
+        link.sendall((head.format(host) + "\r\n" + hidden).encode())
+        answers = b""
+        with suppress(ConnectionResetError):  # what was not read
+            while part := link.recv(2**16):
+                answers += part
+    assert answers.count(b"HTTP/1.") <= 1
+    assert b"dose" not in answers
 
 
 @pytest.mark.parametrize("length", ["-1", "x", str(10**9)])

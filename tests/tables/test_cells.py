@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import fedspan as fs
 from fedspan.errors import InputError
+from fedspan.gateway.cell_text import number
 from fedspan.tables.parts.cells import BLOCK_CELLS, name, names, number_blocks, read, runs, signed_log, tables
 
 
@@ -40,6 +41,13 @@ def test_text_that_reads_as_a_number():
     np.testing.assert_array_equal(as_numbers(list(NUMBERS)), list(NUMBERS.values()))
     assert np.isnan(as_numbers(NO_NUMBERS)).all()
     assert np.isnan(as_numbers(MISSING)).all()
+
+
+@pytest.mark.parametrize("text", ["1" * 2**18 + "x", "1" * 2**17 + " " * 2**17 + "x", "1." + "1" * 2**18 + "e"])
+def test_a_cell_of_many_digits_that_is_no_number(text):
+    """In the square of its length it would stop a gateway for hours."""
+    assert np.isnan(number(text))
+    assert name(text) == " ".join(text.split())
 
 
 def test_missing_cells_are_distinguished_from_text():

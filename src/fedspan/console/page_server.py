@@ -23,7 +23,6 @@ from fedspan.console.page_layout import POLICY, login_page, message_page
 from fedspan.durable.whole_file import write_whole
 from fedspan.errors import FedspanError, InputError
 
-COOKIE = "fedspan"
 #: Seconds that a session lasts; bytes of the largest form; seconds that a wrong token costs; letters of the shortest.
 SESSION, LARGEST_FORM, WRONG, SHORTEST = 12 * 3600.0, 2**16, 1.0, 12
 
@@ -110,6 +109,11 @@ class PageServer:
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie: browsers send those of one machine to all of its ports."""
+        return f"fedspan-{self.port}"
+
     def link(self) -> str:
         """Return a link that logs in, once."""
         code = secrets.token_urlsafe(16)
@@ -168,11 +172,12 @@ class _Threads(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers one request of each connection: what follows it is not taken for another request."""
+
     pages_server: PageServer
     server_version = "fedspan"
     sys_version = ""
-    protocol_version = "HTTP/1.1"
-    timeout = 30
+    timeout = 10
 
     def do_GET(self) -> None:
         """Show a page."""
@@ -218,7 +223,6 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > LARGEST_FORM:
-            self.close_connection = True
             return self._message(413, "The form is too long."), None
         values = _values(self.rfile.read(int(length)).decode("utf-8"))
         if not server.knows_host(host) or self.headers.get("Origin") != f"http://{host}":
@@ -239,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         return server.pages.changes[path](Visit(path, values, form_token)), None
 
     def _cookie(self) -> str:
-        found = SimpleCookie(self.headers.get("Cookie", "")).get(COOKIE)
+        found = SimpleCookie(self.headers.get("Cookie", "")).get(self.pages_server.cookie)
         return "" if found is None else found.value
 
     def _login(self, problem: str) -> Answer:
@@ -253,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.to:
             self.send_header("Location", answer.to)
         if cookie is not None:
-            self.send_header("Set-Cookie", f"{COOKIE}={cookie}; HttpOnly; SameSite=Strict; Path=/")
+            self.send_header("Set-Cookie", f"{self.pages_server.cookie}={cookie}; HttpOnly; SameSite=Strict; Path=/")
         if answer.name:
             self.send_header("Content-Disposition", f'attachment; filename="{answer.name}"')
         for name, value in (

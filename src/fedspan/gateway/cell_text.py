@@ -21,7 +21,8 @@ MISSING = frozenset(
 #: No measurement is larger, and the fourth powers of a billion such numbers can still be added up.
 LARGEST = 1e70
 
-_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(\s*%)?", re.ASCII)
+#: Each text fits in one way at most: with several ways a cell of many digits would take the square of their number.
+_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)(\s*%)?", re.ASCII)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII)
 _TRUTH = {"true": 1.0, "false": 0.0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import socket
 import threading
 import time
 import urllib.parse
@@ -100,6 +101,26 @@ def test_a_login_gives_name_and_role_of_this_key_alone(provider, settings):
         check_token(settings, token, "digest of another key")
 
 
+def test_a_connection_that_sends_nothing_does_not_hold_up_a_login(provider):
+    """Browsers open one beforehand."""
+    silent = []
+
+    def opened(address):
+        back = urllib.parse.parse_qs(urllib.parse.urlsplit(address).query)["redirect_uri"][0]
+        silent.append(socket.create_connection(("127.0.0.1", urllib.parse.urlsplit(back).port)))
+        browser(address)
+
+    try:
+        assert log_in(provider.issuer, "fedspan", "digest of a key", opened)
+    finally:
+        silent[0].close()
+
+
+def test_a_token_that_is_no_text_is_refused(provider, settings):
+    with pytest.raises(InputError, match="is refused"):
+        check_token(settings, "\ud800", "n")
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -108,6 +129,7 @@ def test_a_login_gives_name_and_role_of_this_key_alone(provider, settings):
         ({"exp": 1.0}, "expired"),
         ({"exp": None}, "exp"),
         ({"nonce": None}, "nonce"),
+        ({"nonce": "\u00e9"}, "about another key"),
         ({"groups": ["staff"]}, "'dora' is in no group of"),
         ({"groups": None}, "'dora' is in no group of"),
         ({"preferred_username": None}, "None is in no group of"),

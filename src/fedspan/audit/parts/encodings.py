@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -17,13 +18,13 @@ Array = NDArray[Any]
 
 #: A sign counts only where no word ends before it: "age-63" is 63.
 _NUMBER = re.compile(
-    r"(?:(?<!\w)[-+])?(?:0[xX][0-9a-fA-F]+\.?[0-9a-fA-F]*[pP][-+]?\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+    r"(?:(?<!\w)[-+])?(?:0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 )
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 #: Floating-point numbers that bytes are read as.
 _FLOATS = ("<f8", ">f8", "<f4", ">f4", "<f2")
-_MOST_BYTES = 1 << 26
+_MOST_BYTES = 1 << 22
 
 
 def numbers_in(text: str) -> list[float]:
@@ -34,7 +35,16 @@ def numbers_in(text: str) -> list[float]:
     >>> numbers_in("age-63, bmi=-2.5e1 0x1.8p+1")
     [63.0, -25.0, 3.0]
     """
-    return [float.fromhex(one) if "x" in one.lower() else float(one) for one in _NUMBER.findall(text)]
+    return [_number(one) for one in _NUMBER.findall(text)]
+
+
+def _number(text: str) -> float:
+    if "x" not in text.lower():
+        return float(text)
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return math.inf
 
 
 def decoded(texts: Sequence[str]) -> Iterator[bytes]:

@@ -117,9 +117,9 @@ def check_token(settings: OidcSettings, token: str, nonce: str) -> tuple[str, st
             issuer=settings.issuer,
             options={"require": ["exp", "iat", "aud", "iss", "nonce"]},
         )
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, UnicodeError) as error:
         raise InputError(f"the token of the identity provider is refused: {error}") from None
-    if not secrets.compare_digest(str(claims["nonce"]), nonce):
+    if str(claims["nonce"]) != nonce:  # both are known to the sender
         raise InputError("the token of the identity provider is about another key")
     name, groups = claims.get(settings.name), claims.get(settings.groups, ())
     mine = [groups] if isinstance(groups, str) else list(groups) if isinstance(groups, list | tuple) else []
@@ -149,6 +149,7 @@ class _Redirect(HTTPServer):
 
 class _RedirectHandler(BaseHTTPRequestHandler):
     server: _Redirect
+    timeout = 1.0  # browsers open connections beforehand, and may send nothing
 
     def do_GET(self) -> None:
         parts = urllib.parse.urlsplit(self.path)

@@ -8,9 +8,9 @@ fedspan init north.csv south.csv west.csv     writes study.toml
   fedspan apply study new.csv --out scores.csv  writes a score for each row"""
 
 DEMO = (
-    "Do six short runs on this machine, and write one page with a picture, a number and ten lines of Python for each: "
-    "a map, alarms, malicious sites, hidden groups, a killed run, and what the coordinator can rebuild. Needs no files "
-    "and no network, and takes some ten seconds."
+    "Do eight short runs on this machine, and write one page. Six have a picture, a number and ten lines of Python: "
+    "a map, alarms, malicious sites, hidden groups, a killed run, and what the coordinator can rebuild. Two compare "
+    "exact PCA with PCA of the pooled rows. Needs no files and no network, and takes some ten seconds."
 )
 
 RUN = """\

@@ -101,7 +101,7 @@ def _add_local(commands: Commands) -> None:
     run = _path("run", "RUN", "output folder of 'fedspan run', a run_dir, or a model")
     commands.add(
         "demo",
-        "six short runs with pictures, on one page",
+        "eight short runs with pictures, on one page",
         _path("--out", "FOLDER", "where to write (default: demo)", default=Path("demo")),
         _option("--seed", "seed of the split and of the runs (default: 0)", type=int, default=0),
         description=help_texts.DEMO,

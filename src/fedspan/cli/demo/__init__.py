@@ -1,1 +1,1 @@
-"""``fedspan demo``: six short runs, each with a picture, a number and ten lines of Python, on one page."""
+"""``fedspan demo``: eight short runs on one page; six have a picture, a number and ten lines of Python."""

@@ -1,4 +1,4 @@
-"""``fedspan demo``: six short runs on this machine, and one page that shows them."""
+"""``fedspan demo``: eight short runs on this machine, and one page that shows them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def demo(out: Path, seed: int) -> int:
     seconds = time.perf_counter() - began
     lead = (
         "Hospitals, gateways and phones learn from each other, and their rows stay where they are. "
-        f"fedspan did these six runs on this machine, in {seconds:.0f} seconds."
+        f"fedspan did these runs on this machine, in {seconds:.0f} seconds."
     )
     page = write_cards(out / "report.html", title="Learn together, keep the rows", lead=lead, cards=cards, more=more)
     print_line(f"page: {page}")

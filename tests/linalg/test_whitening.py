@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedspan.linalg import whitening_map, whitening_root
+from fedspan.linalg import whitening_map, whitening_root, with_fixed_signs
 
 
 def covariance(seed, d, rank):
@@ -57,3 +57,10 @@ def test_a_floor_stretches_nothing_by_more():
     W = whitening_map(np.diag([3.9, 0.1, 0.0, 0.0]), floor=0.5)
     np.testing.assert_allclose(np.sort(np.abs(W).max(axis=1)), [3.9**-0.5, 2**0.5, 2**0.5, 2**0.5])
     assert whitening_map(np.zeros((2, 2))).shape == (2, 0)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 999), st.integers(1, 9))
+def test_signs_of_a_whitening_map_are_fixed(seed, d):
+    W = whitening_map(covariance(seed, d, 40))
+    np.testing.assert_array_equal(W, with_fixed_signs(W))

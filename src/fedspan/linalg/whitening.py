@@ -6,6 +6,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from fedspan.linalg.subspaces import with_fixed_signs
+
 Matrix = NDArray[np.float64]
 
 _FLAT = 1e-9  # relative: directions of less variance count as combinations of the others
@@ -34,12 +36,12 @@ def whitening_map(C: Matrix, floor: float = 0.0) -> Matrix:
     """Return W (d, r) that makes the covariance C (d, d) of rows the unit matrix: ``W' C W = I``.
 
     Variances are raised to the share `floor` of their mean. With 0, directions without variance are left out: r is the
-    rank of C.
+    rank of C. Signs are fixed, so that the last bits of C decide none.
     """
     tiny = np.finfo(np.float64).tiny
     variances, axes = scipy.linalg.eigh(C)
     if floor > 0.0:
         variances = np.maximum(variances, floor * max(float(variances.mean()), tiny))
     seen = variances > _FLAT * max(float(variances[-1]), tiny)
-    W: Matrix = axes[:, seen] / np.sqrt(variances[seen])
+    W: Matrix = with_fixed_signs(axes[:, seen]) / np.sqrt(variances[seen])
     return W

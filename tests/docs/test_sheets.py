@@ -132,7 +132,8 @@ def test_the_bytes_of_the_example_are_those_of_the_page_of_costs(name):
     for functions, cell in zip(columns, found[EXAMPLE], strict=True):
         wanted = [measured[function] for function in functions if function in measured]
         assert wanted
-        assert re.findall(r"[\d,]*\d / [\d,]*\d", cell) == wanted
+        written = re.findall(r"[\d,]*\d / [\d,]*\d", cell)
+        assert written == wanted, f"docs/protocols/{name}.md: the bytes of {', '.join(functions)} are those of costs.md"
 
 
 def test_the_costs_are_those_of_now():

@@ -31,7 +31,10 @@ def test_the_ids_are_those_of_the_list(own):
     steps, transforms = own
     lines = [f"step {id} {step.reveals}" for id, step in steps.items()]
     lines += [f"transform {id}" for id in transforms]
-    assert lines == LIST.read_text(encoding="utf-8").splitlines()
+    listed = LIST.read_text(encoding="utf-8").splitlines()
+    assert sorted(set(lines) - set(listed)) == [], f"add a line for each new step to {LIST}"
+    assert sorted(set(listed) - set(lines)) == [], "an id that changes breaks journals and owners' rules"
+    assert lines == listed, f"the lines of {LIST} are sorted, steps first"
 
 
 def test_every_step_describes_what_leaves_the_site(own):

@@ -30,9 +30,17 @@ class Captured(NamedTuple):
 CHARGED: set[tuple[str, bool]] = set()
 
 
-@cache
 def captured_calls() -> dict[str, list[Captured]]:
-    """Run all examples, once in a process, and return their calls by the id of the step."""
+    """Return the calls of all examples by the id of the step."""
+    found = _run_examples()
+    if isinstance(found, str):
+        pytest.fail(found, pytrace=False)
+    return found
+
+
+@cache
+def _run_examples() -> dict[str, list[Captured]] | str:
+    """Run all examples, once in a process, and return their calls, or which of them fails and why."""
     found: dict[str, list[Captured]] = {}
     original = LocalEngine.call
 
@@ -54,7 +62,11 @@ def captured_calls() -> dict[str, list[Captured]]:
         patch.setattr(LocalEngine, "call", listening)
         patch.setattr(CallContext, "charge", charging)
         for example in [*EXAMPLES.values(), *VARIANTS]:
-            example.run()
+            try:
+                example.run()
+            except Exception as error:
+                name = example.protocol.__name__
+                return f"steps can't be tried, because the example of {name} fails: {type(error).__name__}: {error}"
         rows = np.random.default_rng(0).normal(size=(60, 5))
         fed = fs.federate(rows, sites=np.arange(60) % 4, policy=fs.Policy(secure_sum=True))
         fs.FedStandardScaler().fit(fed)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from .discovery import NeedsAnExampleError
+
+try:
+    from . import protocol_examples  # noqa: F401
+except NeedsAnExampleError as error:  # here once, and not in each file of laws
+    raise pytest.UsageError(str(error)) from None
+
 #: The parameters of tests that are things under a law.
 UNDER_LAW = {"law", "example", "kind", "engine"}
 

@@ -30,7 +30,7 @@ from fedspan.pca.subspace_iteration import local_product
 from fedspan.privacy import GaussianCenters, GaussianGradient, GaussianMoments, PaperNoise
 from tests.atlases.cell_examples import cells
 
-from .discovery import arguments, modules_of
+from .discovery import NeedsAnExampleError, arguments, modules_of
 from .protocol_laws import Example
 
 
@@ -368,7 +368,12 @@ def protocols_of(packages: Iterable[ModuleType]) -> dict[str, Callable[..., Any]
         for name, function in inspect.getmembers(module, inspect.isfunction):
             first = next(iter(inspect.signature(function).parameters), "")
             if function.__module__ == module.__name__ and first == "fed" and not name.startswith("_"):
-                assert name not in found, f"two protocols are called {name}"
+                other = found.get(name)
+                if other is not None:
+                    raise NeedsAnExampleError(
+                        f"{other.__module__} and {module.__name__} both have a protocol {name}, and fed.run, the index "
+                        "and the sheets go by its name: rename the new one after what it computes on"
+                    )
                 found[name] = function
     return found
 

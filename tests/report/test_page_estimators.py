@@ -27,7 +27,8 @@ def test_it_has_pictures_of_its_own(name):
     assert pictures or map_of(model), f"{name} has no picture in its report: add one to fedspan.report.models"
     for picture in pictures:
         Page(picture.body)
-        assert any(mark in picture.body for mark in ("<rect", "<path", "<polyline", "<circle", "<td", "<dd"))
+        drawn = any(mark in picture.body for mark in ("<rect", "<path", "<polyline", "<circle", "<td", "<dd"))
+        assert drawn, f"the picture {picture.title!r} of {name} draws nothing, and is no table of two columns or more"
 
 
 @every_estimator

@@ -114,11 +114,16 @@ def encode(message: Mapping[str, object], *, checksum: bool = True) -> bytes:
 
 def encoded(message: Message, *, checksum: bool = True) -> bytes:
     """Return ``encode(message)`` of a message that is canonical."""
+    return b"".join(pieces(message, checksum=checksum))
+
+
+def pieces(message: Message, *, checksum: bool = True) -> list[bytes | memoryview]:
+    """Return the bytes of ``encoded(message)`` in pieces, of which the large ones are the arrays' own memory."""
     head = b"".join(_heads(message))
     arrays = [value for value in message.values() if type(value) is np.ndarray and value.nbytes]
     if not arrays:
         crc = zlib.crc32(head) if checksum else _NO_CHECKSUM
-        return _HEAD.pack(MAGIC, VERSION, _ZERO, _HEAD.size + len(head), crc, len(message)) + head
+        return [_HEAD.pack(MAGIC, VERSION, _ZERO, _HEAD.size + len(head), crc, len(message)), head]
     parts: list[bytes | memoryview] = [head]
     total = _HEAD.size + len(head)
     for array in arrays:
@@ -127,7 +132,7 @@ def encoded(message: Message, *, checksum: bool = True) -> bytes:
     crc = _NO_CHECKSUM
     for part in parts if checksum else ():
         crc = zlib.crc32(part, crc)
-    return b"".join([_HEAD.pack(MAGIC, VERSION, _ZERO, total, crc, len(message)), *parts])
+    return [_HEAD.pack(MAGIC, VERSION, _ZERO, total, crc, len(message)), *parts]
 
 
 def encoded_size(message: Message) -> int:

@@ -25,11 +25,10 @@ NAMES = {
     "nvflare.apis.event_type": [
         "EventType.SYSTEM_START",
         "EventType.BEFORE_CLIENT_REGISTER",
-        "EventType.CLIENT_HEARTBEAT_PROCESSED",
     ],
     "nvflare.apis.fl_component": ["FLComponent.handle_event"],
     "nvflare.apis.fl_constant": ["FLContextKey.UNAUTHENTICATED"],
-    "nvflare.apis.fl_context": ["FLContext.get_engine", "FLContext.get_peer_context", "FLContext.get_identity_name"],
+    "nvflare.apis.fl_context": ["FLContext.get_engine", "FLContext.get_peer_context"],
     "nvflare.apis.fl_exception": ["FLCommunicationError"],
     "nvflare.fuel.f3.cellnet.cell": ["Cell"],
     "nvflare.fuel.f3.cellnet.core_cell": [

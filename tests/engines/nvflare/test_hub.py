@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import Future
 
@@ -30,6 +31,7 @@ class Network:
         self.pushed = []
         self.handed = {}
         self.limits = []
+        self.used = set()
 
     def to_sites(self, site, topic, head, body, limit):
         self.limits.append((site, topic, limit))
@@ -37,6 +39,7 @@ class Network:
         if error is not None:
             raise error
         if topic == "alive":
+            self.used.add(head["used"])
             return {"instance": self.instances[site]}, b""
         if topic in ("members", "notice"):
             self.handed.setdefault(site, []).append((topic, body))
@@ -69,6 +72,7 @@ class Desk:
     def __init__(self, sites):
         self.sites, self.version, self.list_bytes = frozenset(sites), 1, b"list 1"
         self.disabled, self.notices, self.roles, self.revoked = {}, {}, {"north": None, "bob": "viewer"}, set()
+        self.site_versions, self.kit = {"north": "1.0"}, None
 
     may_call = Admittance.may_call
 
@@ -93,6 +97,7 @@ def desk(network):
 def hub(network, desk):
     made = Hub(desk, network.to_sites, network.to_users, network.to_sites)
     made.question(60.0)
+    network.used.clear()
     return made
 
 
@@ -198,12 +203,53 @@ def test_roles_disabled_sites_and_revoked_users(hub, network, desk):
         assert hub.answer("alice", topic, {}, b"") == (denied, b"list 1")
 
 
-def test_sites_are_watched_while_a_user_is_connected(hub, network, monkeypatch):
-    monkeypatch.setattr(hubs, "EVERY", 0.01)
-    online(hub)
+@pytest.mark.parametrize("used", [True, False])
+def test_sites_are_watched_and_the_page_shows_who_is_here(hub, network, desk, monkeypatch, tmp_path, used):
+    desk.kit = tmp_path
+    for name in ("EVERY", "CALM"):
+        monkeypatch.setattr(hubs, name, 0.01)
+    if used:
+        online(hub)
+    threading.Thread(target=hub.watch, daemon=True).start()
+
+    def shown():
+        file = tmp_path / "online.json"
+        return json.loads(file.read_bytes())["online"] if file.exists() else None
+
+    wait_until(lambda: shown() == {"north": "1.0", "south": ""}, "the sites are not shown")
+    network.trouble["north", "alive"] = ConnectionError()
+    wait_until(lambda: shown() == {"south": ""}, "north is still there")
+    assert network.used == {used}
+
+
+def test_a_watch_survives_a_full_disk(hub, network, desk, monkeypatch, tmp_path):
+    desk.kit = tmp_path / "full"
+    for name in ("EVERY", "CALM"):
+        monkeypatch.setattr(hubs, name, 0.01)
     threading.Thread(target=hub.watch, daemon=True).start()
     network.trouble["north", "alive"] = ConnectionError()
-    wait_until(lambda: online(hub) == ["south"], "north is still there")
+    wait_until(lambda: hub.state()["online"] == {"south": ""}, "north is still there")
+    desk.kit.mkdir()
+    wait_until(lambda: (desk.kit / "online.json").exists(), "nothing is written")
+
+
+def test_sites_that_join_fall_silent_and_come_back_are_reported_once(hub, network, desk, monkeypatch, capsys):
+    """A site that has restarted joins again, which is reported; one that was removed is not reported any more."""
+    monkeypatch.setattr(hubs, "SILENT", -1.0)
+    hub.joined("north")
+    for error in (ConnectionError(), TimeoutError(), None, None, TimeoutError(), None):
+        network.trouble["north", "alive"] = error
+        hub.question(60.0)
+    network.instances["south"] = "3"
+    hub.joined("south")
+    hub.question(60.0)
+    network.trouble["south", "alive"] = ConnectionError()
+    desk.sites = frozenset(["north"])
+    for _ in range(3):
+        hub.question(60.0)
+    assert [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()] == [
+        "north joined", "north is not connected", "north is back", "north is silent", "north is back", "south joined",
+    ]  # fmt: skip
 
 
 def test_a_large_answer_is_fetched_through_the_hub(hub):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from dataclasses import replace
-from multiprocessing.connection import Listener
 
 import pytest
 
@@ -15,6 +14,7 @@ from fedspan.engines.nvflare.site import site_link
 from fedspan.engines.nvflare.site.site_link import SiteLink
 from fedspan.engines.remote.messages import identity as identity_module
 from fedspan.engines.remote.messages.identity import Authority
+from fedspan.engines.remote.site.byte_link import ByteLink
 from tests.engines.remote.people import member_list, signed, write_kit
 
 from .conftest import wait_until
@@ -24,12 +24,14 @@ from .conftest import wait_until
 def worker(tmp_path, monkeypatch):
     """A worker that repeats what it gets, and counts its connections."""
     monkeypatch.chdir(tmp_path)
-    listener, links = Listener("worker.sock", "AF_UNIX"), []
+    listener, links = socket.socket(socket.AF_UNIX), []
+    listener.bind("worker.sock")
+    listener.listen()
 
     def serve(link):
         while True:
             try:
-                link.send_bytes(link.recv_bytes() * 2)
+                link.send(bytes(link.receive()) * 2)
             except (EOFError, OSError):
                 links.remove(link)
                 return
@@ -37,7 +39,7 @@ def worker(tmp_path, monkeypatch):
     def accept():
         while True:
             try:
-                links.append(listener.accept())
+                links.append(ByteLink(listener.accept()[0]))
             except OSError:
                 return
             threading.Thread(target=serve, args=(links[-1],), daemon=True).start()
@@ -91,6 +93,11 @@ def test_the_worker_is_left_alone_when_no_user_is_connected(worker, tmp_path, mo
     link.release()
     wait_until(lambda: not worker, "the connection is still open")
     assert sent(link, b"b")[1] == b"bb"
+    link._heard = 0.0
+    sent(link, topic="alive", used=False)
+    assert link._heard == 0.0
+    sent(link, topic="alive", used=True)
+    assert link._heard > 0.0
 
 
 @pytest.fixture
@@ -156,6 +163,7 @@ def test_a_list_that_is_damaged_while_the_site_runs_is_written_again(tmp_path, m
     whole = file.read_bytes()
     read = threading.Event()
     monkeypatch.setattr(SiteLink, "check_kit", lambda self, began: read.set())
+    monkeypatch.setattr(site_link, "trouble", lambda kit: None)
     threading.Thread(target=SiteLink(tmp_path).watch, daemon=True).start()
     wait_until(read.is_set, "the list is not read")
     for damage in (whole[:100], b""):

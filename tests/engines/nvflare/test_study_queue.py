@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
+import threading
 import time
 
 import pytest
 
 from fedspan.engines.nvflare.client.study_client import PURPOSE
 from fedspan.engines.nvflare.flare import RefusedError
+from fedspan.engines.nvflare.server import study_queue
 from fedspan.engines.nvflare.server.study_queue import StudyQueue, disabled_sites
 from fedspan.engines.remote.messages.envelope import FORMAT, Opened, Sealed, _signed
 from fedspan.engines.remote.messages.identity import Participant
 from fedspan.errors import InputError
 from fedspan.wire import as_array, encode
 from tests.engines.remote.people import member_list, user, write_kit
+
+from .conftest import wait_until
 
 
 @pytest.fixture
@@ -55,7 +61,7 @@ def test_a_request_of_100_000_brackets_is_refused(queue):
 
 
 def test_each_role_does_what_it_may(queue, tmp_path):
-    (tmp_path / "studies" / ("a" * 12) / "about.json").write_text(json.dumps({"who": "alice", "state": "waiting"}))
+    queue._studies["a" * 12] = {"who": "alice", "state": "waiting"}
     for who, role in (("carol", "analyst"), ("bob", "viewer"), ("olga", "operator")):
         listed = queue.answer(opened(who, role, kind="list"))["studies"]
         assert [about["who"] for about in listed] == ([] if role == "analyst" else ["alice"])
@@ -91,6 +97,7 @@ def test_a_study_whose_file_is_damaged_while_the_coordinator_runs_is_recorded_ag
     file = tmp_path / "studies" / ("a" * 12) / "about.json"
     whole = file.read_bytes()
     listed = queue.answer(opened(kind="list"))
+    queue._check()
     for damage in (lambda: os.truncate(file, len(whole) // 2), lambda: os.truncate(file, 0), file.unlink):
         damage()
         queue._check()
@@ -104,3 +111,34 @@ def test_a_damaged_file_enables_no_site(queue, tmp_path):
     assert disabled_sites(tmp_path, found) == found
     (tmp_path / "disabled.json").unlink()
     assert disabled_sites(tmp_path, found) == {}
+
+
+def test_a_full_disk_does_not_end_the_queue(queue, tmp_path, monkeypatch):
+    """A study that can't be recorded is recorded when there is room again; the queue goes on, and users read why."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    failing = threading.Event()
+    failing.set()
+
+    def write(path, content):
+        if failing.is_set():
+            raise full
+        kept(path, content)
+
+    kept = study_queue.write_whole
+    monkeypatch.setattr(study_queue, "write_whole", write)
+    monkeypatch.setattr(study_queue, "write_json", lambda path, content: write(path, study_queue.json_bytes(content)))
+    request = {"federation": "clinics", "kind": "cancel", "time": time.time(), "study": "a" * 12}
+    queue._studies["a" * 12] = {"who": "alice", "state": "waiting"}
+    monkeypatch.setattr(queue, "_start", lambda name: None)
+    threading.Thread(target=queue.watch, daemon=True).start()
+    with pytest.raises(RefusedError, match="the coordinator can't write it down: No space left on device"):
+        queue.request("alice", "cancel", {}, Sealed(user(), PURPOSE, request, {}).to(""))
+    failing.clear()
+    file = tmp_path / "studies" / ("a" * 12) / "about.json"
+    wait_until(lambda: json.loads(file.read_bytes())["state"] == "cancelled", "it is not recorded")
+
+
+def test_a_study_whose_folder_is_deleted_is_forgotten(queue, tmp_path):
+    shutil.rmtree(tmp_path / "studies" / ("a" * 12))
+    queue._check()
+    assert queue.answer(opened(kind="list")) == {"studies": []}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before it is imported: it would write on the owner's console
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # no forked process uses it: its handlers may block one
@@ -33,6 +33,9 @@ from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.private.defs import CellChannel, CellChannelTopic, CellMessageHeaderKeys
 
 from fedspan.engines.members.kit_instance import INSTANCE
+
+if TYPE_CHECKING:
+    from fedspan.engines.nvflare.server.admittance import Admittance
 
 __all__ = ["Component", "EventType"]
 
@@ -150,25 +153,7 @@ def cell_of(context: Any) -> Any:
     return context.get_engine().get_cell()
 
 
-def client_of(context: Any) -> str:
-    """Return the name of the client that an event at the server is about."""
-    peer = context.get_peer_context()
-    return str(peer.get_identity_name(default="")) if peer is not None else ""
-
-
-class Judge(Protocol):
-    """Decides who may register with the server, and keeps the version of fedspan that each site states."""
-
-    site_versions: dict[str, str]
-
-    def judged(self, name: str, place: str, certificate: bytes, instance: str, heard: float) -> str:
-        """Return why a process may not register; `heard` is the time of its name's last message."""
-
-    def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
-        """Take note of a process that has registered."""
-
-
-def before_registering(context: Any, judge: Judge) -> None:
+def before_registering(context: Any, judge: Admittance) -> None:
     """Let `judge` decide before the server registers a site or a user."""
     manager = context.get_engine().server.client_manager
     register = manager.authenticate
@@ -186,8 +171,7 @@ def before_registering(context: Any, judge: Judge) -> None:
             return None
         client = register(request, fl_ctx)
         if client is not None:
-            judge.admitted(name, bytes(certificate), instance, origin)
-            judge.site_versions[name] = version[:40]
+            judge.admitted(name, bytes(certificate), instance, origin, version[:40])
         return client
 
     manager.authenticate = authenticate

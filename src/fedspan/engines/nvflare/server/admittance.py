@@ -29,7 +29,7 @@ class Admittance:
     """
 
     def __init__(self, kit: Path, notify: Callable[[str], None] = report) -> None:
-        self._kit = kit
+        self.kit = kit
         self._notify = notify
         self.authority = Authority.from_kit(kit)
         self._instances: dict[str, str] = {}  # by site: of the kit that is connected
@@ -58,7 +58,7 @@ class Admittance:
     @property
     def disabled(self) -> dict[str, str]:
         """The sites that an operator has disabled, with a sentence."""
-        self._disabled = disabled_sites(self._kit, self._disabled)
+        self._disabled = disabled_sites(self.kit, self._disabled)
         return self._disabled
 
     def objection(self, name: str, certificate: bytes, instance: str = "", heard: float = 0.0, place: str = "") -> str:
@@ -91,19 +91,19 @@ class Admittance:
             self._notify(f"{name} at {place} was refused: {why}")
         return f"{REFUSED}{why}" if why else ""
 
-    def admitted(self, name: str, certificate: bytes, instance: str, origin: str) -> None:
+    def admitted(self, name: str, certificate: bytes, instance: str, origin: str, version: str = "") -> None:
         """Remember who is behind a connection."""
         if self._holder(certificate).role:
             self._certificates[origin] = pem(read_certificate(certificate))
         else:
-            self._instances[name] = instance
+            self._instances[name], self.site_versions[name] = instance, version
             self.joined(name)
 
     def warn(self) -> None:
         """Report once a day that the coordinator's certificate ends soon."""
         if time.monotonic() - self._warned > DAY:
             self._warned = time.monotonic()
-            if soon := ends_soon(self._kit):
+            if soon := ends_soon(self.kit):
                 self._notify(soon)
 
     def repair(self) -> None:

@@ -1,8 +1,8 @@
 """The hub, a part of the coordinator's process: it passes users' bytes on to sites, and each answer on to the user.
 
 It reads none of them: requests and answers are signed, and checked by their receivers. A large answer stays at its site
-until the user fetches it through the hub. While a user is connected, the hub probes every site each second. A call to a
-site that has stopped or restarted is given up at once.
+until the user fetches it through the hub. The hub probes every site, each second while a user is connected. It reports
+which sites come and go. A call to a site that has stopped or restarted is given up at once.
 
 It hands the signed list of participants to sites and users, before it passes anything else on to them.
 """
@@ -28,19 +28,19 @@ from fedspan.engines.nvflare.flare import (
     before_registering,
     carrier,
     cell_of,
-    client_of,
     is_large,
     release,
     serve,
 )
 from fedspan.engines.nvflare.server import study_queue
 from fedspan.engines.nvflare.server.admittance import Admittance
-from fedspan.engines.nvflare.server.state_file import StateFile
-from fedspan.engines.nvflare.setup.console_events import SiteEvents, report
-from fedspan.errors import MessageError
+from fedspan.engines.nvflare.setup.console_events import report
+from fedspan.engines.nvflare.setup.kit import write_json
+from fedspan.errors import FedspanError, MessageError
 
-#: Seconds between two probes of a site, for its answer, and without one after which it counts as silent.
-EVERY, LIMIT, SILENT = 1.0, 5.0, 10.0
+#: Seconds between two probes of a site, between two while no user is connected, for the answer, and without one after
+#: which a site counts as silent.
+EVERY, CALM, LIMIT, SILENT = 1.0, 5.0, 5.0, 10.0
 
 #: Seconds after which a user that was not heard of is no longer connected, and without progress of a large answer.
 IDLE, STALLED = 10.0, 20.0
@@ -52,23 +52,16 @@ class HubComponent(Component):  # type: ignore[misc]
     """The hub as a component of NVIDIA FLARE's server."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Open the hub when the coordinator is up, and report which sites come and go."""
-        if study_queue.home is None:
-            return
-        if event_type == EventType.SYSTEM_START:
+        """Open the hub when the coordinator is up."""
+        if event_type == EventType.SYSTEM_START and study_queue.home is not None:
             cell, admittance = cell_of(fl_ctx), Admittance(study_queue.home)
             before_registering(fl_ctx, admittance)
             to_sites, to_users = carrier(cell, SITE_CHANNEL), carrier(cell, CHANNEL, one_way=True)
             hub = Hub(admittance, to_sites, to_users, carrier(cell, SITE_CHANNEL, stream=True))
+            admittance.joined = hub.joined
             serve(cell, CHANNEL, hub.answer)
-            self.events = SiteEvents(lambda: admittance.sites)
-            admittance.joined = self.events.joined
-            state = StateFile(study_queue.home, self.events.online, admittance)
-            for watch in (hub.watch, self.events.watch, state.keep):
-                threading.Thread(target=watch, daemon=True, name="fedspan-hub").start()
+            threading.Thread(target=hub.watch, daemon=True, name="fedspan-hub").start()
             report("the coordinator is up")
-        elif event_type == EventType.CLIENT_HEARTBEAT_PROCESSED:
-            self.events.heard(client_of(fl_ctx))
 
 
 class Hub:
@@ -94,6 +87,7 @@ class Hub:
         self._instances: dict[str, str] = {}  # of the connected sites
         self._heard: dict[str, float] = {}
         self._limits: dict[str, float] = {}  # seconds for the answer of a site that is not connected, if not `EVERY`
+        self._missing: set[str] = set()  # sites that were here, and are not reported to be back
         self._asked: set[str] = set()  # sites that have not answered the last probe yet
         self._informed: set[str] = set()  # sites that are being handed the list
         self._waiting: set[tuple[str, str, str]] = set()  # user, call and site of each answer that has not come
@@ -109,8 +103,7 @@ class Hub:
             return {"denied": str(error)}, self._admittance.list_bytes
         if user is None:
             raise RefusedError("only a user that has logged in may send requests")
-        first = time.monotonic() - self._user_heard > IDLE
-        self._user_heard = time.monotonic()
+        first, self._user_heard = not self._is_used(), time.monotonic()
         if topic == "online":
             if first:
                 self.question(LIMIT)
@@ -137,7 +130,7 @@ class Hub:
     def _about(self, version: int) -> Message:
         """Return which sites are there, and the list of participants where a user has another version."""
         disabled = self._admittance.disabled
-        online = [site for site in sorted(self._instances) if site in self._admittance.sites and site not in disabled]
+        online = [site for site in self._online() if site not in disabled]
         about = {"hub": self.instance, "online": online, "disabled": disabled}
         return about, b"" if version == self._admittance.version else self._admittance.list_bytes
 
@@ -159,15 +152,36 @@ class Hub:
             self._threads.submit(lambda: release(body if all(one.result() for one in under_way) else b""))
 
     def watch(self) -> None:
-        """Probe the sites again and again, while a user is connected, and hand out the list."""
+        """Probe the sites again and again, hand out the list, and write down who is here."""
+        probed = 0.0
         while True:
             time.sleep(EVERY)
-            if time.monotonic() - self._user_heard <= IDLE:
-                self.question(0.0)
-            self.hand_out()
-            self._admittance.warn()
-            with suppress(OSError):  # a full disk does not end the coordinator
+            with suppress(FedspanError, OSError):  # a full disk, or a damaged file, does not end the coordinator
+                if self._is_used() or time.monotonic() - probed > CALM:
+                    probed = time.monotonic()
+                    self.question(0.0)
+                    write_json(self._admittance.kit / "online.json", self.state())
+                self.hand_out()
+                self._admittance.warn()
                 self._admittance.repair()
+
+    def state(self) -> dict[str, Any]:
+        """Return what the coordinator's page shows: the sites that are here, each with the version that it states."""
+        known = self._admittance
+        online = {site: known.site_versions.get(site, "") for site in self._online()}
+        return {"when": time.time(), "sites": sorted(known.sites), "online": online, "disabled": known.disabled}
+
+    def joined(self, site: str) -> None:
+        """Report a site that has registered."""
+        self._missing.discard(site)
+        report(f"{site} joined")
+
+    def _online(self) -> list[str]:
+        return sorted(self._admittance.sites.intersection(list(self._instances)))
+
+    def _is_used(self) -> bool:
+        """Return whether a user is connected."""
+        return time.monotonic() - self._user_heard <= IDLE
 
     def hand_out(self) -> None:
         """Hand the newest list, and what is to be shown on a site's screen, to the sites that lack it."""
@@ -214,22 +228,32 @@ class Hub:
         # A site that is just connecting does not answer yet: it is probed again soon, and on a busy machine less often.
         limit = LIMIT if site in self._instances else self._limits.get(site, EVERY)
         try:
-            instance = str(self._to_sites(site, "alive", {}, b"", limit)[0]["instance"])
+            instance = str(self._to_sites(site, "alive", {"used": self._is_used()}, b"", limit)[0]["instance"])
         except TimeoutError:
             self._limits[site] = min(2.0 * limit, LIMIT)
             if time.monotonic() - self._heard.get(site, 0.0) > SILENT:
-                self._gone(site, "it is silent")
+                self._missed(site, "is silent")
         except Exception:  # of any kind from NVIDIA FLARE: no way leads to the site
-            self._gone(site, "it is not connected")
+            self._missed(site, "is not connected")
         else:
             if self._instances.get(site, instance) != instance:
                 self._gone(site, "it has restarted")
                 self._versions.pop(site, None)
             self._heard[site], self._instances[site] = time.monotonic(), instance
             self._limits.pop(site, None)
+            if site in self._missing:
+                self._missing.discard(site)
+                report(f"{site} is back")
         finally:
             with self._lock:
                 self._asked.discard(site)
+
+    def _missed(self, site: str, why: str) -> None:
+        """Report that a site is no longer here, and give its calls up."""
+        if site in self._instances:
+            self._missing.add(site)
+            report(f"{site} {why}")
+            self._gone(site, f"it {why}")
 
     def _gone(self, site: str, why: str) -> None:
         if self._instances.pop(site, None) is not None:

@@ -23,7 +23,7 @@ from fedspan.durable.whole_file import write_whole
 from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
 from fedspan.engines.nvflare.flare import Component, EventType, Head, Message, RefusedError, cell_of, serve
-from fedspan.engines.nvflare.setup.kit import write_json
+from fedspan.engines.nvflare.setup.kit import json_bytes, write_json
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
 from fedspan.errors import FedspanError, InputError
@@ -108,7 +108,12 @@ class StudyQueue:
         self._lock = threading.Lock()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: dict[str, int] = {}
-        self._known: dict[str, dict[str, Any]] = {}  # what was last read or written of each study
+        self._studies: dict[str, dict[str, Any]] = {}  # what is recorded of each study; a damaged file hides no others
+        for file in sorted(self._folder.glob("*/about.json")):
+            with suppress(OSError, ValueError):
+                about = json_value(file.read_bytes())
+                if _NAME.fullmatch(file.parent.name) and isinstance(about, dict) and {"who", "state"} <= about.keys():
+                    self._studies[file.parent.name] = about
 
     def request(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer a user's request, whatever it holds."""
@@ -116,6 +121,8 @@ class StudyQueue:
             answer = self.answer(open_sealed(bytes(body), self._authority, PURPOSE, COORDINATOR, LARGEST))
         except FedspanError as error:
             raise RefusedError(str(error)) from None
+        except OSError as error:
+            raise RefusedError(f"the coordinator can't write it down: {error.strerror}") from None
         except (KeyError, TypeError, ValueError):
             raise RefusedError("the request lacks a field that it must have") from None
         return {name: value for name, value in answer.items() if name != "results"}, answer.get("results", b"")
@@ -134,12 +141,12 @@ class StudyQueue:
         if head["kind"] == "submit":
             return {"study": self._submit(user, opened)}
         if head["kind"] == "list":
-            known = map(self._about, self._names())
+            known = map(self._about, sorted(self._studies))
             return {"studies": [about for about in known if user.role != ANALYST or about["who"] == user.name]}
         if head["kind"] in ("disable", "enable"):
             return {"disabled": self._disable(user.name, str(head["site"]), head["kind"] == "disable")}
         name = str(head["study"])
-        if name not in self._names() or (user.role == ANALYST and self._about(name)["who"] != user.name):
+        if name not in self._studies or (user.role == ANALYST and self._studies[name]["who"] != user.name):
             raise InputError(f"{user.name} has no study {name[:40]!r} here; 'fedspan status' lists them")
         if head["kind"] == "cancel":
             return {"about": self._cancel(name, "" if user.role == ANALYST else f"cancelled by {user.name}")}
@@ -153,23 +160,30 @@ class StudyQueue:
 
     def watch(self) -> None:
         """Run the submitted studies, and start those again that died."""
-        for name in self._names():
-            if self._about(name)["state"] == "running":  # of an earlier process of this coordinator
-                self._set(name, state="waiting")
+        for about in self._studies.values():
+            if about["state"] == "running":  # of an earlier process of this coordinator
+                about["state"] = "waiting"
         while True:
-            with self._lock:
+            with self._lock, suppress(OSError):  # a full disk does not end the queue: it tries again
                 self._check()
             time.sleep(0.5)
 
     def _check(self) -> None:
         for name, process in list(self._running.items()):
             if process.poll() is not None:
-                del self._running[name]
-                if self._about(name)["state"] == "running":
+                if self._studies[name]["state"] == "running":
                     self._ended(name, process.returncode)
-        for name in self._names():
-            if len(self._running) < AT_ONCE and self._about(name)["state"] == "waiting":
+                del self._running[name]
+        for name in sorted(self._studies):
+            file = self._folder / name / "about.json"
+            if not file.parent.is_dir() and name not in self._running:  # it was deleted
+                del self._studies[name]
+                continue
+            if len(self._running) < AT_ONCE and self._studies[name]["state"] == "waiting":
                 self._start(name)
+            recorded = json_bytes(self._studies[name])
+            if not file.is_file() or file.read_bytes() != recorded:  # another program has cut it, or the disk was full
+                write_whole(file, recorded)
 
     def _submit(self, user: Participant, opened: Opened) -> str:
         delegation = bytes(opened.parts["delegation"])
@@ -183,6 +197,7 @@ class StudyQueue:
         title = str(opened.head["title"])[:100]
         about = {"study": name, "title": title, "who": user.name, "since": time.time(), "state": "waiting", "why": ""}
         write_json(folder / "about.json", about)
+        self._studies[name] = about
         return name
 
     def _disable(self, operator: str, site: str, disable: bool) -> dict[str, str]:
@@ -200,26 +215,28 @@ class StudyQueue:
     def _cancel(self, name: str, why: str) -> dict[str, Any]:
         """Cancel a study that has not ended, and delete its delegation."""
         with self._lock:
-            if self._about(name)["state"] in ("waiting", "running"):
-                self._over(name, state="cancelled", why=why)
+            if self._studies[name]["state"] in ("waiting", "running"):
                 if name in self._running:
                     self._running[name].kill()
+                self._over(name, state="cancelled", why=why)
         return self._about(name)
 
     def _over(self, name: str, **changes: Any) -> None:
         """Record how a study ended, and delete the delegation, which is no longer needed."""
-        self._set(name, **changes)
-        (self._folder / name / "delegation").unlink(missing_ok=True)
+        try:
+            self._set(name, **changes)
+        finally:
+            (self._folder / name / "delegation").unlink(missing_ok=True)
 
     def _start(self, name: str) -> None:
-        self._set(name, state="running")
-        self._starts[name] = self._starts.get(name, 0) + 1
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         with (self._folder / name / "log.txt").open("wb") as log:
             command = [sys.executable, "-m", "fedspan.cli.study.detached_study", str(self._kit), name]
             self._running[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
             )
+        self._starts[name] = self._starts.get(name, 0) + 1
+        self._set(name, state="running")
 
     def _ended(self, name: str, code: int) -> None:
         if code == 0:
@@ -230,32 +247,12 @@ class StudyQueue:
             lines = (self._folder / name / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
             self._over(name, state="failed", why=(lines or ["its log is empty"])[-1][:1000])
 
-    def _names(self) -> list[str]:
-        """Return the names of all studies; one whose file is damaged does not stop the others."""
-        return sorted(p.name for p in self._folder.iterdir() if _NAME.fullmatch(p.name) and self._read(p.name))
-
     def _about(self, name: str) -> dict[str, Any]:
-        about = self._read(name)
-        if about is None:
-            raise InputError(f"what this coordinator has recorded of study {name} is damaged: submit it again")
-        return about
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        """Return what is recorded of a study; write it again where the file was damaged while this process ran."""
-        file = self._folder / name / "about.json"
-        try:
-            about: dict[str, Any] = json_value(file.read_bytes())
-            if not isinstance(about, dict) or not {"who", "state"} <= about.keys():
-                raise ValueError
-        except (OSError, ValueError):
-            if name not in self._known:
-                return None
-            about = self._known[name]
-            write_json(file, about)
-        self._known[name] = about
+        """Return what is recorded of a study, with its progress."""
+        about = self._studies[name]
         return about | {"progress": study_progress(self._folder / name)} if about["state"] == "running" else about
 
     def _set(self, name: str, **changes: Any) -> None:
-        about = self._about(name) | changes
-        about.pop("progress", None)  # it has a file of its own
-        write_json(self._folder / name / "about.json", about)
+        """Change what is recorded of a study; what a full disk does not take is written later, by `_check`."""
+        self._studies[name] = self._studies[name] | changes
+        write_json(self._folder / name / "about.json", self._studies[name])

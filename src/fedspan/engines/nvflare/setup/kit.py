@@ -224,4 +224,9 @@ def read_kit(path: str | os.PathLike[str]) -> Kit:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a file that only its owner can read, whole or not at all."""
-    write_whole(path, json.dumps(content, indent=2).encode())
+    write_whole(path, json_bytes(content))
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return what `write_json` writes."""
+    return json.dumps(content, indent=2).encode()

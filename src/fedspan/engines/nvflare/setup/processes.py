@@ -60,7 +60,7 @@ def start_site(path: Path, config: Path, options: Sequence[str] = ()) -> int:
     from fedspan.engines.nvflare.site import site_link
 
     write_json(kit.path / "local" / "resources.json", site_resources())
-    site_link.home = kit.path
+    site_link.link = link = site_link.SiteLink(kit.path)
     _prepare()
     report(f"site {kit.name} of {kit.federation}, coordinator at {kit.server}; Ctrl-C stops it")
     worker = Supervisor(kit.path, config)
@@ -70,7 +70,7 @@ def start_site(path: Path, config: Path, options: Sequence[str] = ()) -> int:
     worker.wait_until_ready()
     _restart_when_it_ends(["site", "start", str(kit.path), "--config", str(config), *options])
     site_link.leave = lambda why: _end_all(why, lambda: os._exit(NOT_ADMITTED))
-    threading.Thread(target=site_link.watch_connection, args=(kit,), daemon=True, name="fedspan-connection").start()
+    threading.Thread(target=link.watch, daemon=True, name="fedspan-site-link").start()
     return _run(kit, None, [f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT}"])
 
 

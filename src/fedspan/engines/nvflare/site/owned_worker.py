@@ -59,7 +59,7 @@ class OwnedWorker:
         """Whether it answers nothing."""
         return bool(self._worker.admission.closed)
 
-    def answer(self, request: bytes) -> bytes:
+    def answer(self, request: bytes | memoryview) -> bytes:
         """Answer one request."""
         with self._turn:
             if self._is_due():

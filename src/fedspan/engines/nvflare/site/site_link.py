@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from fedspan.engines.members.kit_instance import kit_instance
 from fedspan.engines.members.member_list import DAY, ends_soon, kit_list
@@ -31,21 +30,21 @@ from fedspan.engines.nvflare.flare import (
     serve,
 )
 from fedspan.engines.nvflare.setup.console_events import REFUSED, NewEvents, report
-from fedspan.engines.nvflare.setup.kit import Kit, read_kit
+from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.setup.provision import RemovedError, join
 from fedspan.engines.nvflare.setup.reach import trouble
-from fedspan.engines.nvflare.site.worker_process import LONGEST, socket_path
+from fedspan.engines.nvflare.site.worker_process import socket_path
 from fedspan.engines.remote.messages.environment import fedspan_version
 from fedspan.engines.remote.messages.identity import Authority
+from fedspan.engines.remote.site.byte_link import ByteLink
 from fedspan.errors import FedspanError
 
-#: The site's kit, set by its own process, and what starts or ends that process again, with a sentence.
-home: Path | None = None
+#: The link of this process, which makes it, and what starts or ends the process again, with a sentence.
+link: SiteLink | None = None
 restart: Callable[[str], None] = report
 leave: Callable[[str], None] = report
 
-#: Seconds without a message from the coordinator, which probes while a user is connected. After them no user is
-#: connected: the worker may then read its data again.
+#: Seconds after which no user is connected, as the coordinator's probes state: the worker may then read its data again.
 IDLE = 15.0
 
 #: Seconds between two checks of the connection.
@@ -55,21 +54,17 @@ EVERY = 2.0
 class SiteLinkComponent(Component):  # type: ignore[misc]
     """The link as a component of NVIDIA FLARE's client."""
 
-    cell: ClassVar[Any] = None
-
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Open the link when the site is up; before that, send the instance of the kit with the registration."""
-        if home is None:
+        if link is None:
             return
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
-            SiteLinkComponent.cell = cell_of(fl_ctx)
-            on_refusal(self.cell, refused)
-            send_instance(fl_ctx, kit_instance(home), fedspan_version())
+            link.cell = cell_of(fl_ctx)
+            on_refusal(link.cell, refused)
+            send_instance(fl_ctx, kit_instance(link.kit), fedspan_version())
         elif event_type == EventType.SYSTEM_START:
-            link = SiteLink(home)
-            serve(self.cell, SITE_CHANNEL, link.answer)
-            report(f"{read_kit(home).name} joined the federation")
-            threading.Thread(target=link.watch, daemon=True, name="fedspan-site-link").start()
+            serve(link.cell, SITE_CHANNEL, link.answer)
+            report(f"{read_kit(link.kit).name} joined the federation")
 
 
 def refused(why: str) -> None:
@@ -79,36 +74,17 @@ def refused(why: str) -> None:
         leave("not admitted: this process ends")
 
 
-def watch_connection(kit: Kit) -> None:
-    """Report why there is no connection to the coordinator, and when it is back; start again where the kit changes."""
-    events, offline = NewEvents(), True
-    link, began = SiteLink(kit.path), kit_identity(kit.path)
-    while True:
-        time.sleep(EVERY)
-        if SiteLinkComponent.cell is not None and connected(SiteLinkComponent.cell):
-            if offline and events.last:
-                events.report("the coordinator is back")
-            offline = False
-        else:
-            if not offline:
-                events.report("the coordinator is offline")
-            offline = True
-            if why := trouble(kit):
-                events.report(why)
-            with suppress(FedspanError, OSError):  # of a file that is just being written
-                link.check_kit(began)
-
-
 class SiteLink:
     """Passes requests to the worker of a kit, and keeps its large answers until they are fetched."""
 
     def __init__(self, kit: Path) -> None:
         self.instance = secrets.token_hex(8)
-        self._kit = kit
+        self.kit = kit
+        self.cell: Any = None
         self._path = socket_path(kit)
         self._lock = threading.Lock()
-        self._free: list[Connection[bytes, bytes]] = []
-        self._large: dict[str, tuple[bytes, float]] = {}  # answers, and until when they are kept
+        self._free: list[ByteLink] = []
+        self._large: dict[str, tuple[Any, float]] = {}  # answers, and until when they are kept
         self._heard = self._warned = time.monotonic()
 
     def answer(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
@@ -121,7 +97,8 @@ class SiteLink:
         if topic == "notice":
             report(bytes(body).decode("utf-8", "replace")[:1000])
             return {}, b""
-        self._heard = time.monotonic()
+        if head.get("used", True):
+            self._heard = time.monotonic()
         if topic == "alive":
             return {"instance": self.instance}, b""
         if topic == "fetch":
@@ -142,7 +119,7 @@ class SiteLink:
     def follow(self, data: bytes) -> None:
         """Install the list of participants that the coordinator hands out; the worker reads it again by itself."""
         try:
-            join(self._kit, data)
+            join(self.kit, data)
         except RemovedError as error:
             threading.Timer(1.0, leave, [f"this site has left the federation: {error}"]).start()
         except (FedspanError, OSError) as error:
@@ -150,27 +127,27 @@ class SiteLink:
 
     def check_kit(self, began: tuple[str, str, bytes]) -> None:
         """Start again where the kit has another key than at the start, or another address or transport that answers."""
-        server, transport, key = kit_identity(self._kit)
+        server, transport, key = kit_identity(self.kit)
         if key != began[2]:
             restart("the site's key was replaced: connecting with the new one")
         elif server != began[0]:
             host, _, port = server.rpartition(":")
             with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
                 restart(f"the coordinator is at {server} now")
-        elif transport != began[1] and trouble(read_kit(self._kit), 1.0) is None:
+        elif transport != began[1] and trouble(read_kit(self.kit), 1.0) is None:
             restart(f"messages travel by {transport} now")
 
-    def ask(self, request: bytes) -> bytes:
+    def ask(self, request: bytes) -> Any:
         """Send a request to the worker, and return its answer."""
         with self._lock:
             link = self._free.pop() if self._free else None
-        if link is not None and link.poll():  # a worker sends nothing without a request: this one has ended
+        if link is not None and link.wait(0.0):  # a worker sends nothing without a request: this one has ended
             link.close()
             link = None
         link = link or self._connect()
         try:
-            link.send_bytes(request)
-            answer = link.recv_bytes(LONGEST)
+            link.send(request)
+            answer = link.receive()
         except (EOFError, OSError):
             link.close()
             raise RefusedError("the site's worker died during this request; it is restarting") from None
@@ -179,20 +156,30 @@ class SiteLink:
         return answer
 
     def watch(self) -> None:
-        """Release what no user needs any more; start again where the kit has changed; warn before its end."""
-        began, authority = None, Authority.from_kit(self._kit)
+        """Report when the coordinator is offline, and why; start again where the kit changes; warn before its end."""
+        events, offline = NewEvents(), True
+        began, authority = kit_identity(self.kit), Authority.from_kit(self.kit)
         while True:
-            with suppress(FedspanError, OSError):  # of a file that is just being written
-                if repaired := authority.repair():
-                    report(repaired)
-                began = began or kit_identity(self._kit)
-                self.check_kit(began)
             time.sleep(EVERY)
             self.release()
-            if time.monotonic() - self._warned > DAY:
-                self._warned = time.monotonic()
-                if soon := ends_soon(self._kit):
-                    report(soon)
+            if self.cell is not None and connected(self.cell):
+                if offline and events.last:
+                    events.report("the coordinator is back")
+                offline = False
+            else:
+                if not offline:
+                    events.report("the coordinator is offline")
+                offline = True
+            with suppress(FedspanError, OSError):  # of a file that is just being written, or a full disk
+                if repaired := authority.repair():
+                    report(repaired)
+                self.check_kit(began)
+                if offline and (why := trouble(read_kit(self.kit))):
+                    events.report(why)
+                if time.monotonic() - self._warned > DAY:
+                    self._warned = time.monotonic()
+                    if soon := ends_soon(self.kit):
+                        report(soon)
 
     def release(self) -> None:
         """Forget answers that were not fetched in time; close connections to the worker when no user is connected."""
@@ -204,9 +191,9 @@ class SiteLink:
         for link in idle:
             link.close()
 
-    def _connect(self) -> Connection[bytes, bytes]:
+    def _connect(self) -> ByteLink:
         try:
-            return Client(self._path, "AF_UNIX")
+            return ByteLink.to(self._path)
         except OSError:
             raise RefusedError("the site's worker is restarting") from None
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
+from fedspan.engines.remote.site.byte_link import ByteLink
 from fedspan.errors import FedspanError, InputError
 
 #: The exit code of a worker that can't use the owner's site.toml.
 BAD_CONFIG = 3
-
-#: Bytes of the longest message between a site's own processes.
-LONGEST = 2**33
 
 #: Seconds between two starts of a worker that dies again and again.
 PAUSE = 2.0
@@ -96,24 +94,28 @@ class WorkerServer:
         self._links = 0
         path = socket_path(kit)
         Path(path).unlink(missing_ok=True)
-        self._listener = Listener(path, "AF_UNIX", backlog=64)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
         os.chmod(path, 0o600)
+        self._listener.listen(64)
 
     def serve(self) -> None:
         """Answer until the process ends."""
         while True:
-            threading.Thread(target=self._serve_one, args=(self._listener.accept(),), daemon=True).start()
+            link = ByteLink(self._listener.accept()[0])
+            threading.Thread(target=self._serve_one, args=(link,), daemon=True).start()
 
-    def _serve_one(self, link: Connection[bytes, bytes]) -> None:
+    def _serve_one(self, link: ByteLink) -> None:
         with self._lock:
             if self._links == 0:
                 self.worker.refresh()  # a run may begin, and no other is in progress
             self._links += 1
         try:
-            with suppress(EOFError, OSError), link:
+            with suppress(EOFError, OSError):
                 while True:
-                    link.send_bytes(self.worker.answer(link.recv_bytes(LONGEST)))
+                    link.send(self.worker.answer(link.receive()))
         finally:
+            link.close()
             with self._lock:
                 self._links -= 1
 

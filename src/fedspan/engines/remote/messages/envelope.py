@@ -110,7 +110,7 @@ def _digests(text: object) -> dict[str, str]:
     return digests
 
 
-def head_digest(data: bytes) -> str:
+def head_digest(data: bytes | memoryview) -> str:
     """Return the digest of a message's head, signed or not, too large or not; empty where it has none."""
     try:
         return _digest(decode(data, len(data))["head"].tobytes())

@@ -91,7 +91,7 @@ class SiteWorker:
         self._lock = threading.Lock()
         self._busy = ""
 
-    def answer(self, data: bytes) -> bytes:
+    def answer(self, data: bytes | memoryview) -> bytes:
         """Answer a request, whatever it holds, with signed bytes: a reply, or the reason for a refusal."""
         request, opened = OwnerRequest(), None
         self._identity.follow(self._authority.members)

@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import sys
@@ -23,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-
 from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
+from fedspan.engines.remote.site.byte_link import ByteLink
 from fedspan.errors import BudgetError, FedspanError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.call_context import CallContext
@@ -38,49 +36,11 @@ from fedspan.federation.site.transforms import Transform
 from fedspan.secure_sum import sum_layout as layouts
 from fedspan.secure_sum.sum_fixed_point import FixedPoint
 from fedspan.secure_sum.sum_site_steps import part
-from fedspan.wire import Message, as_array, decode, encode
+from fedspan.wire import Message, as_array, canonical, encoded_size
 
 #: Of the memory that a step may take, the share that its reply and what it puts into the state may have.
 _REPLY_SHARE = 4
 _FORK, _KILL, _READY = b"f", b"k", b"r"
-
-
-class StepLink:
-    """A connection between worker and step process, for messages. `EOFError` where the other side has ended."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
-        self.close = weakref.finalize(self, end.close)  # also of a worker that no one has closed
-
-    def send(self, message: Message) -> None:
-        """Send a message."""
-        self.send_encoded(encode(message, checksum=False))
-
-    def send_encoded(self, raw: bytes) -> None:
-        """Send the bytes of a message."""
-        self._socket.sendall(len(raw).to_bytes(8, "little"))
-        self._socket.sendall(raw)
-
-    def receive(self) -> Message:
-        """Wait for the next message."""
-        size = int.from_bytes(self._read(8), "little")
-        return decode(self._read(size), size)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for a message, at most this long; return whether one has come, or the other side has ended."""
-        ready = select.poll()
-        ready.register(self._socket, select.POLLIN)
-        return bool(ready.poll(max(0.0, seconds) * 1000))
-
-    def _read(self, size: int) -> memoryview:
-        whole = np.empty(size, dtype=np.uint8).data
-        rest = whole
-        while rest:
-            taken = self._socket.recv_into(rest, flags=socket.MSG_WAITALL)
-            if not taken:
-                raise EOFError
-            rest = rest[taken:]
-        return whole
 
 
 class StepTemplate:
@@ -119,12 +79,12 @@ class StepTemplate:
         finally:
             self._control.setblocking(True)
 
-    def fork_child(self) -> StepLink:
+    def fork_child(self) -> ByteLink:
         """Kill the step process, if there is one, fork another, and return the connection to it."""
         mine, its = socket.socketpair()
         with its:
             socket.send_fds(self._control, [_FORK], [its.fileno()])
-        return StepLink(mine)
+        return ByteLink(mine)
 
     def kill(self) -> None:
         """Kill the step process."""
@@ -159,7 +119,7 @@ def _serve_template(control: socket.socket, site: Site, memory: int) -> NoReturn
                 child = os.fork()
                 if child == 0:
                     control.close()
-                    _serve_steps(StepLink(socket.socket(fileno=descriptors[0])), site, memory)
+                    _serve_steps(ByteLink(socket.socket(fileno=descriptors[0])), site, memory)
                 with suppress(OSError):
                     os.setpgid(child, child)  # here as well: a kill may come before the child has done it
                 os.close(descriptors[0])
@@ -180,7 +140,7 @@ def _leave_worker(keep: int) -> None:
                 os.dup2(null, int(name), inheritable=False)  # the number stays taken
 
 
-def _serve_steps(link: StepLink, site: Site, memory: int) -> NoReturn:
+def _serve_steps(link: ByteLink, site: Site, memory: int) -> NoReturn:
     """Run steps until the worker closes the connection."""
     try:
         os.setpgid(0, 0)
@@ -225,21 +185,21 @@ class _SumRules:
 class _Charges(list[tuple[NoiseQuery, float, float]]):
     """The charges of a call; the worker learns of each at once."""
 
-    def __init__(self, link: StepLink) -> None:
+    def __init__(self, link: ByteLink) -> None:
         super().__init__()
         self._link = link
 
     def append(self, charge: tuple[NoiseQuery, float, float]) -> None:
         query, mu2, rho = charge
         message = {"charge": query.step, "run": query.run, "digest": as_array(query.digest), "mu2": mu2, "rho": rho}
-        self._link.send(message)
+        self._link.send_messages(message)
         super().append(charge)
 
 
 class _Steps:
     """Runs the steps that a worker sends."""
 
-    def __init__(self, link: StepLink, site: Site, memory: int) -> None:
+    def __init__(self, link: ByteLink, site: Site, memory: int) -> None:
         self._link = link
         self._runner = StepRunner(site)
         self._memory = memory
@@ -249,12 +209,12 @@ class _Steps:
 
     def serve_one(self) -> None:
         """Run one step, and send its result."""
-        head, payload, changed = self._link.receive(), self._link.receive(), self._link.receive()
+        head, payload, changed = self._link.message(), self._link.message(), self._link.message()
         for key in json.loads(head["dropped"]):
             del self._base[key]
         self._base |= changed
         transforms = tuple(
-            Transform(id, self._link.receive(), None if columns is None else tuple(columns))
+            Transform(id, self._link.message(), None if columns is None else tuple(columns))
             for id, columns in json.loads(head["transforms"])
         )
         call = Call(head["run"], head["number"], int(head["seed"]), find_step(head["step"]), payload, (), transforms)
@@ -273,13 +233,12 @@ class _Steps:
         try:
             answer = self._answer(head, call, payload, context)
         except MemoryError:
-            answer = [encode(self._head(context, exhausted=True) | {"error": ""})]
+            answer = [self._head(context, exhausted=True) | {"error": ""}]
         except BaseException as error:
-            answer = [encode(self._head(context) | _description(error))]
-        for raw in answer:
-            self._link.send_encoded(raw)
+            answer = [self._head(context) | _description(error)]
+        self._link.send_messages(*answer)
 
-    def _answer(self, head: Message, call: Call, payload: Message, context: CallContext) -> list[bytes]:
+    def _answer(self, head: Message, call: Call, payload: Message, context: CallContext) -> list[Message]:
         """Do the work; return the head of the answer, the reply, and what the step put into the site's state."""
         self._set_threads(head["threads"])
         about: Message = {}
@@ -298,8 +257,8 @@ class _Steps:
                 reply = self._runner.run(call, payload, context)
             changes = self._runner.site.in_call(context).changes()
         about |= self._head(context) | {"deleted": json.dumps(changes.deleted)}
-        answer = [encode(one, checksum=False) for one in (about, reply or {}, changes.put)]
-        if sum(map(len, answer)) > self._memory // _REPLY_SHARE:
+        answer = [canonical(one, copy=False) for one in (about, reply or {}, changes.put)]
+        if sum(map(encoded_size, answer)) > self._memory // _REPLY_SHARE:
             raise MemoryError
         return answer
 

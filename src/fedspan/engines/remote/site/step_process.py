@@ -19,7 +19,8 @@ from typing import Any
 
 from fedspan import errors
 from fedspan.engines.remote.messages.refusals import StepError, StepLimitError
-from fedspan.engines.remote.site.step_child import StepLink, StepTemplate
+from fedspan.engines.remote.site.byte_link import ByteLink
+from fedspan.engines.remote.site.step_child import StepTemplate
 from fedspan.errors import BudgetError, FedspanError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.call_context import CallContext, OversizeError
@@ -65,7 +66,7 @@ class StepProcess:
         self._memory = memory
         self._until, self._seconds, self._threads = 0.0, 0.0, 1
         self._known: Message = {}  # the state that the process has
-        self._link: StepLink | None = None
+        self._link: ByteLink | None = None
         self._template: StepTemplate | None = None
         self._connected()  # now, before the worker has threads
 
@@ -146,23 +147,22 @@ class StepProcess:
         changed = {key: value for key, value in base.items() if self._known.get(key, head) is not value}
         answer: Message = {"exhausted": True}
         try:
-            for message in (head | dropped, payload, changed, *(one.parameters for one in transforms)):
-                link.send(message)
+            link.send_messages(head | dropped, payload, changed, *(one.parameters for one in transforms))
             found = self._answer(link, head["step"], context)
-            reply, put = ({}, {}) if "error" in found else (link.receive(), link.receive())
+            reply, put = ({}, {}) if "error" in found else (link.message(), link.message())
             self._known, answer = dict(base), found
             return answer, reply, put
         finally:
             if answer["exhausted"]:
                 self._drop()
 
-    def _answer(self, link: StepLink, step: str, context: CallContext) -> Message:
+    def _answer(self, link: ByteLink, step: str, context: CallContext) -> Message:
         """Return the head of the process's answer; note charges, and kill the process when its time is over."""
         killed = False
         while True:
             left = _LAST_MESSAGES if killed else self._until - time.monotonic()
             try:
-                message = link.receive() if link.wait(left) else None
+                message = link.message() if link.wait(left) else None
             except (EOFError, OSError):
                 if not killed:
                     raise
@@ -189,7 +189,7 @@ class StepProcess:
         facts = json.loads(answer["facts"]) if issubclass(_ERRORS[known], BudgetError) else {}  # type: ignore[arg-type]
         return _ERRORS[known](answer["text"], **facts)
 
-    def _connected(self) -> StepLink:
+    def _connected(self) -> ByteLink:
         """Return the connection to the step process, forked if none is open, or if steps were installed since."""
         if self._template is None or self._template.registered != Registry.additions or not self._template.alive():
             self.close()

@@ -11,7 +11,6 @@ import ssl
 import subprocess
 import sys
 import time
-from multiprocessing.connection import Client
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +23,11 @@ from fedspan.engines.nvflare.client.user_session import DeniedError, ServerOffli
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 from fedspan.engines.nvflare.setup.reach import trouble
+from fedspan.engines.nvflare.site.worker_process import socket_path
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.envelope import open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Identity
+from fedspan.engines.remote.site.byte_link import ByteLink
 from tests.engines.nvflare.conftest import SITES, site_toml
 
 pytestmark = pytest.mark.slow
@@ -217,25 +218,24 @@ def test_no_user_can_submit_a_job(alice, tmp_path):
 
 
 def test_nonsense_to_the_workers_socket_is_refused(deployment):
-    path = str(deployment.kit("north") / "worker.sock")
-
+    path = socket_path(deployment.kit("north"))
     authority = Authority.from_kit(deployment.kit("alice"))
     rng = np.random.default_rng(0)
-    with Client(path) as link:
+
+    def refused(link, nonsense):
+        link.send(nonsense)
+        assert link.wait(300.0)
+        answer = open_sealed(link.receive(), authority, "response", "north", 2**20)
+        assert (answer.sender.name, answer.head["kind"]) == ("north", "refused")
+
+    with contextlib.closing(ByteLink.to(path)) as link:
         for size in (0, 1, 1000, 100_000):
-            link.send_bytes(rng.bytes(size))
-            assert link.poll(20.0)
-            answer = open_sealed(link.recv_bytes(), authority, "response", "north", 2**20)
-            assert (answer.sender.name, answer.head["kind"]) == ("north", "refused")
-    with socket.socket(
-        socket.AF_UNIX
-    ) as link:  # a message too long to be one: the connection ends, the worker lives on
-        link.settimeout(20.0)
-        link.connect(path)
-        link.sendall(b"\xff" * 64)
+            refused(link, rng.bytes(size))
+    with socket.socket(socket.AF_UNIX) as plain:  # longer than any message: the connection ends, the worker lives on
+        plain.settimeout(300.0)
+        plain.connect(path)
+        plain.sendall(b"\xff" * 64)
         with contextlib.suppress(ConnectionResetError):
-            assert link.recv(1) == b""
-    with Client(path) as link:
-        link.send_bytes(b"once more")
-        assert link.poll(20.0)
-        assert link.recv_bytes()
+            assert plain.recv(1) == b""
+    with contextlib.closing(ByteLink.to(path)) as link:
+        refused(link, b"once more")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedspan.aggregation import Aggregator
 from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_selections
 from fedspan.anomaly.parts.local_descent import TorchNetwork
 from fedspan.anomaly.parts.network_detector import NetworkDetector
@@ -98,7 +96,6 @@ def autoencoder(
     return fedavg(fed, weights=weights, train=local_training, check=local_loss, network=network, **options)
 
 
-@dataclass(eq=False, repr=False)
 class FedAutoencoderDetector(NetworkDetector):
     """Detect anomalies by an autoencoder, trained by federated averaging. Needs torch: ``pip install ".[deep]"``.
 
@@ -192,20 +189,3 @@ class FedAutoencoderDetector(NetworkDetector):
     _network = staticmethod(autoencoder_network)
     _train = staticmethod(autoencoder)
     _score = staticmethod(autoencoder_score)
-
-    _: KW_ONLY
-    layers: int = 2
-    hidden: tuple[int, ...] | None = None
-    latent: int | None = None
-    quantile: float = 0.95
-    scale: bool = True
-    participation: float | None = None
-    local_epochs: int = 2
-    batch_size: int = 128
-    step_size: float = 0.1
-    server_momentum: float = 0.9
-    max_rounds: int = 2000
-    patience: int = 50
-    check_every: int = 10
-    held_back: float = 0.1
-    aggregator: Aggregator | None = None

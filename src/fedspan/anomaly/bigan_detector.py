@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedspan.aggregation import Aggregator
 from fedspan.anomaly.parts.fedavg import Trained, fedavg, local_change, local_errors, rows_of_selections
 from fedspan.anomaly.parts.local_descent import TorchNetwork
 from fedspan.anomaly.parts.network_detector import NetworkDetector
@@ -192,28 +191,13 @@ class FedBiGANDetector(NetworkDetector):
     _widths: ClassVar[dict[int, tuple[int, ...]]] = {2: (16,), 4: (20, 16, 8)}
     _network = staticmethod(bigan_network)
     _train = staticmethod(bigan)
-    _own_training = ("adversarial",)
+    _own_training: ClassVar = ("adversarial",)
     _score = staticmethod(bigan_score)
-    _own_score = ("alpha",)
+    _own_score: ClassVar = ("alpha",)
 
     _: KW_ONLY
-    layers: int = 2
-    hidden: tuple[int, ...] | None = None
-    latent: int | None = None
     alpha: float = 0.9
     adversarial: float = 0.1
-    quantile: float = 0.95
-    scale: bool = True
-    participation: float | None = None
-    local_epochs: int = 2
-    batch_size: int = 128
-    step_size: float = 0.1
-    server_momentum: float = 0.9
-    max_rounds: int = 2000
-    patience: int = 50
-    check_every: int = 10
-    held_back: float = 0.1
-    aggregator: Aggregator | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.aggregation import Aggregator
 from fedspan.anomaly.detector import FedDetector
 from fedspan.anomaly.parts.fedavg import Trained
 from fedspan.anomaly.parts.local_descent import torch_module
@@ -25,30 +27,41 @@ _WHOLE = ("local_epochs", "batch_size", "max_rounds", "patience", "check_every")
 _REAL = ("held_back", "step_size", "server_momentum", "participation")
 
 
+@dataclass(eq=False, repr=False)
 class NetworkDetector(FedDetector):
     """Base of the detectors by trained networks.
 
-    A subclass has the parameters of `FedAutoencoderDetector`, and states by class attributes how its network is made,
+    `FedAutoencoderDetector` describes the parameters. A subclass states by class attributes how its network is made,
     trained, and used for scores.
     """
 
     #: By the number of layers: the widths between the columns and the code.
     _widths: ClassVar[dict[int, tuple[int, ...]]]
     #: ``_network(n_columns, hidden, latent)``: the network.
-    _network: Callable[..., Network]
+    _network: ClassVar[Callable[..., Network]]
     #: The protocol that trains it on standardised rows, and further parameters of its own.
-    _train: Callable[..., Trained]
-    _own_training: tuple[str, ...] = ()
+    _train: ClassVar[Callable[..., Trained]]
+    _own_training: ClassVar[tuple[str, ...]] = ()
     #: The transform that scores rows, and further parameters of its own.
-    _score: Callable[..., NDArray[Any]]
-    _own_score: tuple[str, ...] = ()
+    _score: ClassVar[Callable[..., NDArray[Any]]]
+    _own_score: ClassVar[tuple[str, ...]] = ()
 
-    layers: int
-    hidden: tuple[int, ...] | None
-    latent: int | None
-    scale: bool
-    aggregator: Any
-    weights_: NDArray[np.float32]
+    _: KW_ONLY
+    layers: int = 2
+    hidden: tuple[int, ...] | None = None
+    latent: int | None = None
+    quantile: float = 0.95
+    scale: bool = True
+    participation: float | None = None
+    local_epochs: int = 2
+    batch_size: int = 128
+    step_size: float = 0.1
+    server_momentum: float = 0.9
+    max_rounds: int = 2000
+    patience: int = 50
+    check_every: int = 10
+    held_back: float = 0.1
+    aggregator: Aggregator | None = None
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> Self:
         """Train on the rows of a table (with ``sites``) or a federation, and learn the threshold."""

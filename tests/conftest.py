@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from tests.together import ORDER, group_of
 
-# Timings do not belong into tests: a busy machine is no failure. The same examples on every run.
+# Timings do not belong in tests: a busy machine is not a failure. The same examples on every run.
 settings.register_profile("fedspan", deadline=None, derandomize=True, max_examples=60)
 settings.register_profile("quick", settings.get_profile("fedspan"), max_examples=15)  # for "make quick"
 settings.load_profile("fedspan")

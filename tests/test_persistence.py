@@ -192,7 +192,7 @@ def test_a_pipeline_is_saved_and_loaded(tmp_path):
 
 def test_only_models_of_ours_are_saved(tmp_path):
     with pytest.raises(
-        InputError, match=r"PCA\(\) is no estimator of fedspan, and a saved pipeline has no other steps"
+        InputError, match=r"PCA\(\) is not an estimator of fedspan, and a saved pipeline has no other steps"
     ):
         fs.save(make_pipeline(fs.FedStandardScaler(), PCA()), tmp_path / "model")
     with pytest.raises(InputError, match="PCA is neither an estimator of fedspan nor a pipeline of such, nor an atlas"):

@@ -84,7 +84,7 @@ class FedEstimator(_Parameters, BaseEstimator):
     _way_out_of_text = "encode it first, with FedTabularEncoder"
     #: Whether tables may be sparse matrices.
     takes_sparse = False
-    #: Whether it learns targets, though it is no regressor or classifier of scikit-learn's.
+    #: Whether it learns targets, though it is neither a regressor nor a classifier of scikit-learn's.
     learns_target = False
 
     def save(self, path: str | os.PathLike[str], *, record: bool = True) -> None:

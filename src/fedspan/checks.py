@@ -137,7 +137,7 @@ def damage_refused(what: str) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
-        raise InputError(f"this is no {what}, or it is damaged ({type(error).__name__})") from None
+        raise InputError(f"this is not a {what}, or it is damaged ({type(error).__name__})") from None
 
 
 def frames_inside() -> int:
@@ -173,7 +173,7 @@ def held(what: str, values: Any) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """Return `held` rows, or refuse what is no table of real numbers; scikit-learn's errors would show cells.
+    """Return `held` rows, or refuse what is not a table of real numbers; scikit-learn's errors would show cells.
 
     Examples
     --------

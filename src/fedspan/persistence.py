@@ -88,7 +88,7 @@ def _content(model: Any, record: bool) -> Any:
     if _is_pipeline(model):
         others = [step for _, step in model.steps if not _is_estimator(step)]
         if others:
-            raise InputError(f"{others[0]!r} is no estimator of fedspan, and a saved pipeline has no other steps")
+            raise InputError(f"{others[0]!r} is not an estimator of fedspan, and a saved pipeline has no other steps")
         return _Steps((name, _content(step, record)) for name, step in model.steps)
     if _is_atlas(model):
         own = {field.name: getattr(model, field.name) for field in fields(model)}
@@ -143,7 +143,7 @@ def _of_study(folder: Path) -> Any:
     model = folder / "model.fedspan"
     if not model.is_file():
         raise InputError(
-            f"{folder} has no model.fedspan: it is no output folder of 'fedspan run', or the run has not ended "
+            f"{folder} has no model.fedspan: it is not an output folder of 'fedspan run', or the run has not ended "
             "('fedspan run STUDY.toml --resume' continues it)"
         )
     return make_pipeline(*(_of_file(file) for file in (*sorted(folder.glob("preprocess-*.fedspan")), model)))

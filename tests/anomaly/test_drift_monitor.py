@@ -109,5 +109,5 @@ def test_what_cannot_work_is_refused(tmp_path):
         fs.DriftMonitor(model, alpha=2)
     with pytest.raises(InputError, match="no window yet"):
         fs.DriftMonitor(model).accept()
-    with pytest.raises(InputError, match="no folder of a monitor"):
+    with pytest.raises(InputError, match="not the folder of a monitor"):
         fs.DriftMonitor.load(tmp_path)

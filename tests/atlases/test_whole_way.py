@@ -291,7 +291,7 @@ def test_what_is_no_table_of_counts_is_refused(data, tmp_path):
     with pytest.raises(InputError, match=r"3 values are negative or not finite, and counts are needed"):
         fs.atlas(fs.federate_anndata(logged, sites="site"))
     logged.X.data = np.log1p(np.abs(logged.X.data))
-    with pytest.warns(UserWarning, match="most values are no whole numbers, and counts are needed"):
+    with pytest.warns(UserWarning, match="most values are not whole numbers, and counts are needed"):
         fs.federate_anndata(logged, sites="site").run(gene_moments, n_genes=300)
     with pytest.raises(InputError, match=r"sites=\.\.\. must name the column of obs"):
         fs.federate_anndata(data)

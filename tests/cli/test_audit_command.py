@@ -161,7 +161,7 @@ def test_a_run_that_posted_no_rows(tmp_path, capsys):
         (["results", "--of", "sense"], "leave out the run and other options"),
         (["--of", "sense"], "leave out the run and other options"),
         (["nowhere"], "neither the folder of a run nor a saved model"),
-        (["."], "no folder of a run, with a journal or a model.fedspan"),
+        (["."], "not the folder of a run, with a journal or a model.fedspan"),
         (["results", "--image", "4"], "--image '4' must be written as 28x28"),
         (["results", "--image", "0x4"], "at least one pixel"),
         (["results", "--image", "3x3"], "has 9 pixels, and rows have 4 columns"),

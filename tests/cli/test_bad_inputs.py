@@ -265,7 +265,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "apply of a folder without a model": (
         lambda folder: (folder / "hospitals" / "model.fedspan").unlink(),
         APPLY,
-        "hospitals has no model.fedspan: it is no output folder of 'fedspan run', or the run has not ended",
+        "hospitals has no model.fedspan: it is not an output folder of 'fedspan run', or the run has not ended",
     ),
     "apply of a damaged model": (
         wrote("hospitals/model.fedspan", b"PK\x03\x04x"),
@@ -368,7 +368,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "gateway with a table": (
         nothing,
         ["gateway", "a.csv"],
-        "a.csv is no exported detector, or is damaged (ValueError): write one by detector.export",
+        "a.csv is not an exported detector, or is damaged (ValueError): write one by detector.export",
     ),
     "report of a table": (nothing, ["report", "a.csv"], "name the output folder of 'fedspan run', or a file that"),
     "demo with a bad seed": (nothing, ["demo", "--seed", "-1"], "seed=-1 must be a whole number of at least 0"),
@@ -378,12 +378,12 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
         ["reproduce", "fedpca", "--quick", "--out", "a.csv"],
         "a.csv cannot be made: File exists; choose another folder with --out",
     ),
-    "report of no run": (lambda folder: (folder / "x").mkdir(), ["report", "x"], "x is no folder of a run"),
-    "audit of no run": (lambda folder: (folder / "x").mkdir(), ["audit", "x"], "x is no folder of a run"),
+    "report of no run": (lambda folder: (folder / "x").mkdir(), ["report", "x"], "x is not the folder of a run"),
+    "audit of no run": (lambda folder: (folder / "x").mkdir(), ["audit", "x"], "x is not the folder of a run"),
     "decimal commas between commas": (
         replaced("[data]", '[data]\ndecimal = ","'),
         RUN,
-        "decimal=',' is what separates the fields of a.csv, too: state its separator",
+        "decimal=',' also separates the fields of a.csv: state another separator",
     ),
     "unknown mark of thousands": (
         replaced("[data]", '[data]\nthousands = "x"'),

@@ -216,5 +216,5 @@ def test_a_file_with_a_token_must_be_private_and_long(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "x", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:-1"])
 def test_an_address_that_is_none(text):
-    with pytest.raises(InputError, match="no address"):
+    with pytest.raises(InputError, match="not the address"):
         address_of(text)

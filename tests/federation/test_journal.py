@@ -380,7 +380,7 @@ def test_what_is_no_journal_is_not_read_as_one(tmp_path):
     with pytest.raises(JournalError, match="is damaged"):
         read_journal(tmp_path / "text")
     (tmp_path / "empty").write_text("")
-    with pytest.raises(JournalError, match="is no journal"):
+    with pytest.raises(JournalError, match="is not a journal"):
         read_journal(tmp_path / "empty")
 
 

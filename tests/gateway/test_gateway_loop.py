@@ -156,7 +156,7 @@ def test_lines_that_are_no_rows_are_reported_and_not_counted(model, tmp_path):
     ("options", "message"),
     [
         (["missing.npz"], "there is no model"),
-        (["rows.csv"], "is no exported detector"),
+        (["rows.csv"], "is not an exported detector"),
         (["{model}", "--follow"], "--follow needs --rows"),
         (["{model}", "--rows", "nowhere.jsonl"], "can't be read"),
         (["{model}", "--rows", "rows.csv"], "names no column 'feature 0'"),

@@ -98,7 +98,7 @@ def test_what_cannot_be_written_is_refused(fitted, tmp_path):
     with pytest.raises(InputError, match="precision='half' must"):
         model.export(tmp_path / "detector.onnx", precision="half")
     np.savez(tmp_path / "other.npz", a=np.zeros(2))
-    with pytest.raises(ValueError, match="no detector for gateways"):
+    with pytest.raises(ValueError, match="not a detector for gateways"):
         Scorer.load(tmp_path / "other.npz")
 
 

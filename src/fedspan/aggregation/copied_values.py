@@ -12,12 +12,12 @@ _SAME = 1e-6
 
 
 def first_of_copies(values: ArrayLike) -> NDArray[np.bool_]:
-    """Return which of `values` (L, ...) are no copies of an earlier one: a mask (L,).
+    """Return which of `values` (L, ...) are not copies of an earlier one: a mask (L,).
 
     For values that honest sites can't share because each is of a site's own rows, such as gradients. Malicious sites
     that repeat an honest reply (`fedspan.attacks.Mimic`) then have one vote together with it. A minority and its
     original are at most ``(L + 1) / 2`` values: where more agree, honest sites share a value, and nothing is left out.
-    Zeros are no copies.
+    Zeros do not count as copies.
 
     Examples
     --------

@@ -253,12 +253,12 @@ class DriftMonitor:
         """Read what `save` wrote."""
         path = Path(folder)
         if not (path / "monitor.npz").is_file():
-            raise InputError(f"{folder} is no folder of a monitor: it has no monitor.npz")
+            raise InputError(f"{folder} is not the folder of a monitor: it has no monitor.npz")
         try:
             arrays = read_arrays(path / "monitor.npz")
             about = json_value(str(arrays["about"]), 2**26)
         except (KeyError, ValueError) as error:
-            raise InputError(f"{folder} is no folder of a monitor, or is damaged: {error}") from None
+            raise InputError(f"{folder} is not the folder of a monitor, or is damaged: {error}") from None
         made = cls(load_model(path / "reference.fedspan"), alpha=about["alpha"], settle=about["settle"])
         made._edges = np.array(about["edges"])
         if made._view is not None:

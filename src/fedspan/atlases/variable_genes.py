@@ -92,7 +92,7 @@ def gene_moments(fed: Federation, *, n_genes: int, target: float = 1e4, least_ce
         )
     if first["fractions"] > first["found"].sum() / 2:
         warnings.warn(
-            "most values are no whole numbers, and counts are needed: of logarithms, logarithms would be taken again. "
+            "most values are not whole numbers, and counts are needed: of logarithms, logarithms would be taken again. "
             "Name the layer that holds the counts, federate_anndata(..., layer='counts')",
             stacklevel=frames_inside(),
         )

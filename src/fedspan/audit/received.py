@@ -189,7 +189,7 @@ def from_run(folder: str | os.PathLike[str], landmarks: Array | None = None, mod
     folder = Path(folder)
     journals = [folder / "journal"] if (folder / "journal").is_file() else sorted(folder.glob("run-*/journal"))
     if not journals:
-        raise InputError(f"{folder} is no folder of a run: there is no journal in it")
+        raise InputError(f"{folder} is not the folder of a run: there is no journal in it")
     centres = _map_of(model)
     read = ((path, _from_journal(path, centres)) for path in reversed(journals))
     last = next(read)

@@ -94,7 +94,8 @@ def _target(run: Path, model: Path | None, truth: Path | None) -> _Target:
         received = from_run(run, model=fitted)
     elif fitted is None:
         raise InputError(
-            f"{run} is no folder of a run, with a journal or a model.fedspan: name the output folder of 'fedspan run'"
+            f"{run} is not the folder of a run, with a journal or a model.fedspan: name the output folder of "
+            "'fedspan run'"
         )
     else:
         received = from_model(fitted)

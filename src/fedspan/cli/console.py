@@ -14,7 +14,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Columns of an output that is no terminal.
+#: Columns of an output that is not a terminal.
 _WIDTH = 120
 
 

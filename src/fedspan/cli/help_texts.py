@@ -174,7 +174,7 @@ APPROVE = """\
 Approve requests to take part, made by 'fedspan site enroll', 'user enroll' and 'coordinator enroll', and sign the next
 list of participants. Compare the digest of each key with the one that the participant reads out to you.
 
-A name has one identity. --replace gives it the key of the request, and revokes the one before it, within seconds and
+A name has one identity. --replace gives it the key of the request, and revokes the previous one, within seconds and
 without a restart of the others.
 """
 

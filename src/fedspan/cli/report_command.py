@@ -23,7 +23,7 @@ def report(run: Path, out: Path | None) -> int:
     records = _records(run) or [model.run_ for model in models if hasattr(model, "run_")]
     if folder and not records:
         raise InputError(
-            f"{run} is no folder of a run, with a record.jsonl or a model.fedspan: name the output folder of "
+            f"{run} is not the folder of a run, with a record.jsonl or a model.fedspan: name the output folder of "
             "'fedspan run'"
         )
     settings: dict[str, str] = {}

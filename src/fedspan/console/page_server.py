@@ -298,5 +298,5 @@ def address_of(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise InputError(f"{text!r} is no address of a page, such as 8765 or 127.0.0.1:8765")
+        raise InputError(f"{text!r} is not the address of a page, such as 8765 or 127.0.0.1:8765")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -61,7 +61,7 @@ def load_mice_protein(*, missing: Literal["keep", "drop", "mean"] = "keep") -> B
     labels = ["MouseID", "class", "Genotype", "Treatment", "Behavior"]
     text = read_text(path, _SOURCE, [*labels, *PROTEINS])
     check_rows(len(text["class"]), ROWS, path, _SOURCE)
-    with reading(path, _SOURCE):  # a cell that is no number
+    with reading(path, _SOURCE):  # a cell that is not a number
         cells = np.column_stack([text[name] for name in PROTEINS])
         data = np.where(cells == "", "nan", cells).astype(np.float64)
     rows = ~np.isnan(data).any(axis=1) if missing == "drop" else np.ones(len(data), dtype=bool)

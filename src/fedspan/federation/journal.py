@@ -174,7 +174,7 @@ def read_journal(path: Path) -> tuple[dict[str, Any], Iterator[JournalEntry]]:
 def _head(entries: Sequence[Entry], path: Path) -> dict[str, Any]:
     head = entries[0].fields.get("head") if entries else None
     if not isinstance(head, dict):
-        raise JournalError(f"{path} is no journal")
+        raise JournalError(f"{path} is not a journal")
     return head
 
 

@@ -36,7 +36,7 @@ class PrivacySpent:
     refused : tuple of str
         Sites whose budget did not last for the run: their epsilon is that of what they answered.
     guaranteed : bool
-        False where the noise depends on the rows, so that the figures are no guarantee.
+        False where the noise depends on the rows, so that the figures guarantee nothing.
     """
 
     mechanism: str

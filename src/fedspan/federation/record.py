@@ -23,7 +23,7 @@ from fedspan.federation.site.steps import dotted_name
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Of runs and federations whose sites are no machines of their own.
+#: Of runs and federations whose sites are not machines of their own.
 SIMULATED = "Simulated: all sites were in one process."
 
 

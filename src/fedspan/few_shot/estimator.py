@@ -60,7 +60,7 @@ class FedFewShotRegressor(RegressorMixin, FedEstimator):
         centred.
     share_coefs : bool, default=True
         Whether the sites send their tasks' coefficients. Without them there is only the representation, and `adapt`.
-        That is no promise of privacy: the messages that teach the representation reveal much about the coefficients,
+        That does not promise privacy: the messages that teach the representation reveal much about the coefficients,
         see the notes.
     ridge : float or "auto", default="auto"
         Penalty on ``||b_k||^2`` of the coefficients that `fit` returns; U is learned without it. ``"auto"``: for tasks

@@ -74,7 +74,7 @@ class CellEncoder:
 
 
 def _as_number(cell: Any) -> float:
-    """Return a cell as a number, NaN where it is no number or too large."""
+    """Return a cell as a number, NaN where it is not a number or too large."""
     if isinstance(cell, str):
         value = number(cell)
     elif isinstance(cell, int | float):

@@ -31,7 +31,7 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 def name(text: str) -> str:
     """Return the name that a cell's text stands for, "" for a missing one."""
     text = " ".join(text.split())
-    text = text.encode("utf-8", "replace").decode()  # bytes that were no text
+    text = text.encode("utf-8", "replace").decode()  # bytes that were not text
     lower = text.lower()
     found = _NUMBER.fullmatch(lower)
     if lower in MISSING or (found and abs(float(found[1])) > LARGEST):

@@ -95,7 +95,7 @@ def gateway(
             out.close()
         if file is not None:
             file.close()
-    print(f"{kept.rows} rows, {kept.alarms} alarms, {kept.bad} lines that were no rows", file=sys.stderr)
+    print(f"{kept.rows} rows, {kept.alarms} alarms, {kept.bad} lines that were not rows", file=sys.stderr)
     return 0
 
 
@@ -145,7 +145,7 @@ def _deal_with(
 
 
 def _save(kept: KeptSums, reader: RowReader, state: Path, file: RowFile | None, out: BinaryIO) -> None:
-    """Keep all, unless a next file has no lines yet: until then its place is at the end of the one before."""
+    """Keep all, unless a next file has no lines yet: until then its place is at the end of the previous one."""
     if file is not None and not kept.offset and kept.lines:
         return
     if out is not sys.stdout.buffer:
@@ -163,7 +163,7 @@ def _scorer(model: Path) -> Scorer:
         raise InputError(f"there is no model {model}: write one by detector.export('detector.npz')") from None
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise InputError(
-            f"{model} is no exported detector, or is damaged ({type(error).__name__}): write one by "
+            f"{model} is not an exported detector, or is damaged ({type(error).__name__}): write one by "
             "detector.export('detector.npz')"
         ) from None
 

@@ -12,7 +12,7 @@ from fedspan.gateway.row_source import LONGEST
 
 
 class RowError(ValueError):
-    """A line that is no row of the model's columns."""
+    """A line that is not a row of the model's columns."""
 
 
 class RowReader:
@@ -40,7 +40,7 @@ class RowReader:
         try:
             cells = next(csv.reader([line.decode("utf-8-sig", "replace")]))
         except csv.Error as error:
-            raise RowError(f"it is no line of CSV: {error}") from None
+            raise RowError(f"it is not a line of CSV: {error}") from None
         if self._place is None:
             self.header = [cell.strip() for cell in cells]
             self._place = self._places(self.header)
@@ -72,7 +72,7 @@ class RowReader:
         if not isinstance(cells, list) or len(cells) != len(self.columns):
             raise RowError(f"it is no JSON object, nor a list of {len(self.columns)} cells")
         if all(cell is None for cell in cells) or any(isinstance(cell, dict | list) for cell in cells):
-            raise RowError("it has no cell of the model's columns, or cells that are no numbers or texts")
+            raise RowError("it has no cell of the model's columns, or cells that are neither numbers nor texts")
         return cells
 
     def _places(self, header: list[str]) -> list[int]:

@@ -33,7 +33,7 @@ _DEEPEST, _BYTE = 14, 8
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Return the arrays of a file by name. A `ValueError` refuses what is no such file, or unfolds too far."""
+    """Return the arrays of a file by name. A `ValueError` refuses another file, or one that unfolds too far."""
     try:
         with zipfile.ZipFile(path) as archive:
             unfolded = sum(member.file_size for member in archive.infolist())
@@ -77,7 +77,7 @@ class Scorer:
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         if "format" not in arrays or int(arrays["format"]) != FORMAT:
-            raise ValueError(f"the file is no detector for gateways of format {FORMAT}")
+            raise ValueError(f"the file is not a detector for gateways of format {FORMAT}")
         self.arrays = dict(arrays)
         self.threshold = float(arrays["threshold"])
         self.columns = [str(name) for name in arrays["columns"]]

@@ -159,7 +159,7 @@ class Decisions:
         fields = entry.fields
         take: Callable[[Mapping[str, Any]], None] | None = getattr(self, f"_take_{fields['kind']}", None)
         if take is None:
-            raise ValueError(f"{fields['kind']!r} is no decision")
+            raise ValueError(f"{fields['kind']!r} is not a decision")
         take(fields)
 
     def _take_proposed(self, fields: Mapping[str, Any]) -> None:

@@ -109,7 +109,7 @@ class StudyPlan:
                 raise ValueError
             return cls(_text(raw["title"]), runs, raw["secure"])
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise MessageError("the plan of the study is not one, or is too long") from None
+            raise MessageError("the message has no plan of a study, or one that is too long") from None
 
 
 def named_values(payload: Mapping[str, Any], transforms: Iterable[Transform] = ()) -> dict[str, Any]:

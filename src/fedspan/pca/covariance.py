@@ -83,7 +83,7 @@ def _checked(reply: Message) -> Message:
     try:
         np.linalg.cholesky(phi + _ROUNDING * max(1.0, float(np.trace(phi))) * np.eye(len(phi)))
     except np.linalg.LinAlgError:
-        raise MessageError("'phi' is no second moment of rows: some combination has a negative square") from None
+        raise MessageError("'phi' is not a second moment of rows: some combination has a negative square") from None
     return reply
 
 

@@ -57,7 +57,7 @@ def plot_scores(
     """
     last = steps_of(model)[-1]
     if not is_detector(last):
-        raise InputError(f"{type(last).__name__} is no fitted detector: it has no threshold to draw")
+        raise InputError(f"{type(last).__name__} is not a fitted detector: it has no threshold to draw")
     if labels is not None and new is None:
         raise InputError("labels=... are those of new rows: give these with new=...")
     scores = None if new is None else -np.asarray(model.score_samples(new), dtype=np.float64)

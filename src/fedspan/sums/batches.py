@@ -44,7 +44,7 @@ class Fading:
 
     @classmethod
     def of(cls, decay: Any = 1.0, half_life: Any = None, at: Any = None) -> Fading:
-        """Return it from the parameters of ``partial_fit``; refuse what is no factor, number of rows or time."""
+        """Return it from the parameters of ``partial_fit``; refuse what is not a factor, number of rows or time."""
         real_number("decay", decay, above=0, most=1)
         if half_life is not None and decay != 1.0:
             raise InputError(f"decay={decay!r} and half_life={half_life!r} exclude each other: leave one of them out")

@@ -1,7 +1,7 @@
 """Blocks of a site's rows: the same ones for whatever is requested, a twentieth of the rows each, or 20 rows.
 
 What a request may select, such as folds, rows held back and batches, is made of whole blocks. So sums over selections,
-however many of them and however combined, tell no more than the sums over the blocks. Selections of single rows are
+however many of them and however combined, show no more than the sums over the blocks. Selections of single rows are
 linear equations: with enough seeds their solution is each row. A site needs to remember nothing. Where rows have a
 target there are two divisions, with and without it: together they give fewer equations than twice the blocks.
 """

@@ -157,7 +157,7 @@ def test_columns_name_sites_and_targets_and_are_no_features_then(frame, library)
 def test_missing_columns_are_refused_with_those_that_exist(frame):
     with pytest.raises(InputError, match=r"sites='clinic': X has no columns of that name.*Columns: age, dose, weight"):
         fs.federate(frame, sites="clinic")
-    with pytest.raises(InputError, match="sites='clinic' names a column, and X is no data frame"):
+    with pytest.raises(InputError, match="sites='clinic' names a column, and X is not a data frame"):
         fs.federate(ROWS, sites="clinic")
     with pytest.raises(InputError, match="y='ill': site 'north' has no columns of that name"):
         fs.federate({"north": frame, "south": frame}, "ill")

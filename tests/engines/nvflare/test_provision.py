@@ -117,7 +117,7 @@ def test_a_name_never_gets_a_second_identity(tmp_path, capsys):
     assert main(["site", "enroll", "south", "--kit", str(out / "south"), "--request", request]) == 0
     approve = ["federation", "approve", request, "--authority", str(out / "authority")]
     assert main(approve) == 2
-    assert "'south' takes part already: --replace revokes the key of now" in capsys.readouterr().err
+    assert "'south' takes part already: --replace revokes the current key" in capsys.readouterr().err
     assert main([*approve, "--replace"]) == 0
     new, authority = Identity.from_kit(out / "south"), Authority.from_kit(out / "north")
     assert authority.verify(new.certificate, new.sign(b"x"), b"x").name == "south"

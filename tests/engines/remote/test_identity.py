@@ -76,7 +76,7 @@ def test_weak_keys_and_roots_do_not_speak_for_participants():
 def test_an_identity_is_read_from_a_kit(tmp_path):
     startup = tmp_path / "startup"
     startup.mkdir()
-    with pytest.raises(InputError, match="is no kit"):
+    with pytest.raises(InputError, match="is not a kit"):
         Identity.from_kit(tmp_path)
     write_kit(tmp_path, "user", "alice", "analyst", member_list(sites=["a", "b"]))
     alice, root = Identity.from_kit(tmp_path), Authority.from_kit(str(tmp_path))

@@ -93,7 +93,7 @@ def test_the_role_is_the_users(net):
 
 
 def test_only_users_delegate_and_not_for_ever():
-    with pytest.raises(InputError, match="'a' is no user"):
+    with pytest.raises(InputError, match="'a' is not a user"):
         make_delegation(identity("a"), "server", "clinics", 60.0)
     for seconds in (0.0, float("inf"), 1e9):
         with pytest.raises(InputError, match="at most 30 days"):

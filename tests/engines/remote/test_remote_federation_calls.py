@@ -209,7 +209,7 @@ def test_a_run_stops_at_its_deadline(net, tmp_path, remote):
 
 
 def test_a_site_is_no_user(net):
-    with pytest.raises(InputError, match="'a' is no user"):
+    with pytest.raises(InputError, match="'a' is not a user"):
         net.federation(who=identity("a"))
     with net.federation(who=user("mia", "viewer")) as fed, pytest.raises(QuorumError, match="the role 'viewer'"):
         fed.ask(count)

@@ -212,12 +212,12 @@ def _share(n: float, subsample: int) -> float:
 
 
 def check_trees(features: Array, cuts: Array, d: int, depths: Array | None = None) -> None:
-    """Refuse arrays that are no trees over rows of `d` columns, or of very many leaves."""
+    """Refuse arrays that are not trees over rows of `d` columns, or of very many leaves."""
     trees, depth = cuts.shape
     leaves = 1 << min(depth, DEEPEST)
     fits = features.shape == cuts.shape and (depths is None or depths.shape == (trees, leaves))
     if not fits or not trees or not 0 < depth <= DEEPEST or trees * leaves > MOST_LEAVES or features.max() >= d:
         raise InputError(
-            f"features, cuts and depths are no trees over rows of {d} columns, of a depth of at most {DEEPEST} and "
+            f"features, cuts and depths are not trees over rows of {d} columns, of a depth of at most {DEEPEST} and "
             f"with at most {MOST_LEAVES:,} leaves"
         )

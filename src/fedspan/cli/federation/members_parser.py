@@ -32,7 +32,7 @@ def add_authority(federation: Commands) -> None:
         option("requests", "what 'enroll' has written", nargs="+", type=Path, metavar="REQUEST"),
         where,
         option("--add", "approve a name that fed.toml does not have", action="store_true"),
-        option("--replace", "give a name another key, and revoke the one before it", action="store_true"),
+        option("--replace", "give a name another key, and revoke the previous one", action="store_true"),
         option("--role", "a user's role, instead of that in fed.toml or in the request", default=""),
         days,
         description=help_texts.APPROVE,
@@ -89,7 +89,7 @@ def add_operation(federation: Commands) -> None:
 def add_enrolment(group: Commands, kind: str) -> None:
     """Add the commands with which a participant of this kind enrolls and joins."""
     name = _NAMES[kind]
-    kit = path("--kit", "FOLDER", "the kit, a new folder or that of now (default: kits/NAME)")
+    kit = path("--kit", "FOLDER", "the kit, a new folder or the current one (default: kits/NAME)")
     request = path("--request", "FILE", "where to write the request (default: NAME.request)")
     arguments = [kit, request]
     if kind != "coordinator":
@@ -103,7 +103,7 @@ def add_enrolment(group: Commands, kind: str) -> None:
         "make a key here, and a request to take part with it",
         *arguments,
         description="Make a key on this machine, which it does not leave, and a request for the authority. "
-        "In a kit that takes part already, the new key replaces the one of now when the authority approves it.",
+        "In a kit that takes part already, the new key replaces the current one when the authority approves it.",
         example=f"fedspan {kind} enroll{'' if kind == 'coordinator' else f' {name}'}",
         target=f"{MODULE}:enroll",
         kind=kind,

@@ -120,7 +120,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, to: Path) -> None:
     """Write one plain file of a backup below `to`, for its owner alone; refuse every other name."""
     parts = PurePosixPath(member.name).parts
     if not member.isfile() or parts[0] not in ("kit", "owner") or ".." in parts or len(member.name) > _LARGEST_NAME:
-        raise ValueError(f"{member.name[:100]!r} does not belong into a backup")
+        raise ValueError(f"{member.name[:100]!r} does not belong in a backup")
     target = to.joinpath(*parts)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     body = tar.extractfile(member)

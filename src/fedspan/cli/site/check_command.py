@@ -129,7 +129,7 @@ def _check_log(path: Path, problems: list[str]) -> None:
     elif not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
         problems.append(f"the audit log {path} cannot be read and written")
     else:
-        print_line(f"log: {path}, {len(read_lines(path)):,} lines, each follows from the one before")
+        print_line(f"log: {path}, {len(read_lines(path)):,} lines, each follows from the previous one")
 
 
 def _check_writable(folder: Path, what: str, problems: list[str]) -> None:

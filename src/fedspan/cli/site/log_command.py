@@ -34,7 +34,7 @@ def log(file: Path, refused: bool, last: str | None) -> int:
     if last is not None and last not in (digest for _, digest in lines):
         print(f"problem: no line has the digest {last}: lines were removed from the end, or it is of another log")
         return 1
-    print(f"every line follows from the one before; the last digest is {lines[-1][1] if lines else 'none'}")
+    print(f"every line follows from the previous one; the last digest is {lines[-1][1] if lines else 'none'}")
     return 0
 
 

@@ -34,7 +34,7 @@ from fedspan.pipelines import partial_fit
 from fedspan.report.drift_page import write_drift_page
 from fedspan.sums.new_rows import BLOCK, rows_since
 
-#: Rounds whose numbers are kept, and whose folders are: the accepted one and the one before.
+#: Rounds whose numbers are kept, and whose folders are: the accepted one and the previous one.
 _HISTORY, _FOLDERS = 1000, 2
 
 
@@ -56,7 +56,7 @@ class StreamState:
             marks = {name: Mark(**mark) for name, mark in found["marks"].items()}
             return cls(int(found["round"]), marks, list(found["history"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is no state of a stream: {error}") from None
+            raise InputError(f"{path} is not the state of a stream: {error}") from None
 
     def write(self, path: Path) -> None:
         """Replace ``stream.json``."""

@@ -32,7 +32,7 @@ class DataPlan:
     """Where the rows are: `files` by site, or one `file` with a `site_column`.
 
     `target` has the columns that a model learns to predict, `task` the task of each row; `label` is only shown. The
-    `watermark` rises from row to row of a stream, and is no feature.
+    `watermark` rises from row to row of a stream, and is not a feature.
     """
 
     files: dict[str, FileSource] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class DataPlan:
 
     @property
     def apart(self) -> dict[str, str]:
-        """The columns that are no features, and what each is."""
+        """The columns that are not features, and what each is."""
         named = {**({self.label: "label"} if self.label else {}), **dict.fromkeys(self.target, "target")}
         named |= {self.task: "task"} if self.task else {}
         return named | ({self.watermark: "watermark"} if self.watermark else {})

@@ -216,7 +216,7 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     each = np.concatenate([counts[:, :, None], replies.stack("spread")[:, :, None], moves], axis=2)
     found = _near_most(each / n[:, None, None], rule, n).reshape(b, k, d + 2)
     shares, spread = np.maximum(found[:, :, 0], 0.0), np.maximum(found[:, :, 1], 0.0)
-    # Less than half a row of a site among typical ones is no row: an attacker's tiny weight must not become a divisor.
+    # Less than half a row of a typical site counts as none: an attacker's tiny weight must not become a divisor.
     some = shares >= 0.5 / (len(n) * max(1.0, float(np.median(n))))
     shares = np.where(some, shares, 0.0)
     move = np.where(some[:, :, None], found[:, :, 2:], 0.0) / np.where(some, shares, 1.0)[:, :, None]

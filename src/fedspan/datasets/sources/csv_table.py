@@ -38,7 +38,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
 
     separator = dialect.separator or separator
     if separator == dialect.decimal:
-        raise InputError(f"decimal={separator!r} is what separates the fields of {file}, too: state its separator")
+        raise InputError(f"decimal={separator!r} also separates the fields of {file}: state another separator")
     bad_rows: list[Any] = []
 
     def refuse(row: Any) -> str:
@@ -139,7 +139,7 @@ def _header(file: Path, encoding: str, separator: str) -> tuple[list[str], int]:
 
 
 def _is_word(cell: str | None) -> bool:
-    """Return whether a cell makes its column one of text: it is no number, truth value or word for a missing number."""
+    """Return whether a cell makes its column one of text: no number, truth value or word for a missing one."""
     return not (cell is None or cell.strip() in _MISSING_NUMBERS or _LOOKS_PLAIN.fullmatch(cell))
 
 

@@ -32,7 +32,7 @@ def with_times(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _times_of(column: pd.Series[Any]) -> pd.Series[Any] | None:
-    """Return a column of text as times, missing ones stay missing, or ``None`` if some cell is no time."""
+    """Return a column of text as times, missing ones stay missing, or ``None`` if some cell is not a time."""
     import pandas as pd
 
     if not all(_ISO.fullmatch(str(cell)) for cell in column.dropna()):

@@ -168,7 +168,7 @@ class _Query(_Table):
                 cells = [[row[place] for place in places] for row in some]
                 block = np.array(cells, dtype=object if self.text else np.float64)
             except (TypeError, ValueError):
-                raise InputError(f"{self.label} has cells that are no numbers: {_CHOOSE}") from None
+                raise InputError(f"{self.label} has cells that are not numbers: {_CHOOSE}") from None
             yield block.reshape(len(some), len(places))
 
     def _names(self, query: str) -> list[str]:

@@ -27,7 +27,7 @@ class PinnedThreads:
         self._limiter = None if number == blas_threads() else _controller().limit(limits=number)
 
     def release(self) -> None:
-        """Restore the number from before."""
+        """Restore the previous number of threads."""
         if self._limiter is not None:
             self._limiter.restore_original_limits()
             self._limiter = None

@@ -335,7 +335,7 @@ def _without_columns(X: Any, wanted: Mapping[str, Any], whose: str = "X") -> tup
     columns = [str(column) for column in X.columns] if hasattr(X, "columns") else None
     for what, name in names.items():
         if columns is None:
-            raise InputError(f"{what}={name!r} names a column, and {whose} is no data frame: it has no names")
+            raise InputError(f"{what}={name!r} names a column, and {whose} is not a data frame: it has no names")
         if columns.count(name) != 1:
             raise InputError(
                 f"{what}={name!r}: {whose} has {columns.count(name) or 'no'} columns of that name, and one is needed. "

@@ -101,7 +101,7 @@ class AuthorityFolder:
     ) -> None:
         """Issue the certificates of a request, and sign a list with them.
 
-        A name has one identity: one that takes part already is refused, unless it is to `replace` the one before it. A
+        A name has one identity: one that takes part already is refused, unless it is to `replace` the previous one. A
         name that ``fed.toml`` does not have is refused, unless it is to `add` one.
         """
         kind, name = request.kind, request.name
@@ -115,7 +115,7 @@ class AuthorityFolder:
             how = (
                 f"'fedspan federation renew {name}' gives its key a new certificate"
                 if same
-                else f"--replace revokes the key of now and approves this one ({request.digest})"
+                else f"--replace revokes the current key and approves this one ({request.digest})"
             )
             raise InputError(f"{name!r} takes part already: {how}")
         if not 0 < days <= 10 * DAYS:
@@ -140,7 +140,7 @@ class AuthorityFolder:
     def renew(self, names: Iterable[str] = (), days: float = DAYS) -> list[str]:
         """Give keys new certificates: those of `names`, or all that end soon; return their names.
 
-        The certificate before stays valid to its end, so that nothing stops meanwhile.
+        The previous certificate stays valid to its end, so that nothing stops meanwhile.
         """
         soon = datetime.now(UTC) + timedelta(days=RENEW_DAYS)
         chosen = list(names) or [name for name, member in self.members.members.items() if member.ends < soon]

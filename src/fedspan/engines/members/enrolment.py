@@ -115,7 +115,7 @@ def key_files(folder: Path, kind: str, name: str) -> dict[str, Path]:
 def install_certificate(key: Path, certificates: tuple[str, ...]) -> None:
     """Write the newest certificate beside the key that it is for.
 
-    A key that waited for its certificate takes the place of the one before it.
+    A key that waited for its certificate takes the place of the previous one.
     """
     waiting, file = key.with_suffix(".next.key"), key.with_suffix(".crt")
     for one in certificates:

@@ -200,7 +200,7 @@ def merged_labels(own: Mapping[str, Labels], outvoted: bool) -> tuple[Labels, di
     """Return all sites' labels, sorted, and where those of each site stand among them.
 
     They are whole numbers where most sites have such and the text of the others reads like such, otherwise text. Where
-    sites can be `outvoted` the majority decides alone, and a site whose text is no number has no place.
+    sites can be `outvoted` the majority decides alone, and a site whose text is not a number has no place.
     """
     numbers = {site: _as_numbers(labels) for site, labels in own.items()}
     plain = sum(labels.dtype.kind != "U" for labels in own.values())

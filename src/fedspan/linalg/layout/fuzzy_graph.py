@@ -47,7 +47,7 @@ def fuzzy_graph(indices: Array, distances: Array) -> FuzzyGraph:
 def each_pair_once(indices: Array, values: Array) -> tuple[Array, Array, Array, Array]:
     """Return the pairs of rows and their neighbours, each once: `heads` < `tails` (m,), and the values of both rows.
 
-    `values` (n, k) are those of rows with their neighbours `indices` (n, k). A row that is no neighbour of the other
+    `values` (n, k) are those of rows with their neighbours `indices` (n, k). A row that is not a neighbour of the other
     has the value 0.
 
     Examples

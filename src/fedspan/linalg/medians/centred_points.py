@@ -39,7 +39,7 @@ class Frame:
 
 
 def differences(points: Vectors, centre: Array) -> Iterator[tuple[slice, Array]]:
-    """Yield blocks of columns of ``points - centre``, in float64; each block overwrites the one before."""
+    """Yield blocks of columns of ``points - centre``, in float64; each block overwrites the previous one."""
     L, d = points.shape
     width = _block_width(L, d)
     buffer = np.empty((L, width))

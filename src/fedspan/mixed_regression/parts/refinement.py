@@ -138,7 +138,7 @@ class StopRule:
 
 
 class NoisyConvergence:
-    """Watch models in blocks of rounds, each longer by half than the one before.
+    """Watch models in blocks of rounds, each longer by half than the previous one.
 
     While models still approach their limit, the mean of a block is far from that of the block before. Afterwards it is
     within the deviation that absent sites cause, twice in a row. The mean of the last block is then the result (B. T.

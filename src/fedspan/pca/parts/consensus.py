@@ -97,7 +97,7 @@ def measures(C: SecondMoment, U: Matrix, Z: Matrix, lagrangian: float) -> dict[s
 
 
 def end_visit(site: Site, C: SecondMoment, U: Matrix, Y: Matrix, rho: float) -> dict[str, Any]:
-    """Keep U and Y at the site, and return its part of equation (8), ``U + Y / rho``, and what belongs to it."""
+    """Keep U and Y at the site; return its part ``U + Y / rho`` of equation (8), rho, n and its eigenvalue."""
     site.state["U"], site.state["Y"], site.state["rho"] = U, Y, rho
     return {"message": U + Y / rho, "rho": rho, "top": C.top, "n": len(site)}
 

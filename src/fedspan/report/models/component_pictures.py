@@ -89,7 +89,7 @@ def centres(title: str, vectors: Matrix, weights: NDArray[Any], names: Names, co
 
 
 def _images(title: str, vectors: Matrix, names: Names, columns: Sequence[str], *, signed: bool) -> Picture | None:
-    """Draw vectors over pixels; None where the features are no pixels."""
+    """Draw vectors over pixels; None where the features are not pixels."""
     shape = image_shape(names)
     if shape is None or shape[0] * shape[1] != vectors.shape[1]:
         return None

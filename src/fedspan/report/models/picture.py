@@ -36,7 +36,7 @@ class Picture(NamedTuple):
     key: Sequence[tuple[int, str]] = ()
 
     def figure(self, over: str = "") -> Html:
-        """Return it for the page, with the name of its model `over` it."""
+        """Return the picture for the page, with the name of its model `over` it."""
         return figure(self.title, self.body, over=over, remark=self.remark, key=self.key)
 
 

@@ -41,7 +41,7 @@ class _Grid:
     def check(name: str, value: object) -> Vector:
         grid = ArrayOf("float", 1).check(name, value)
         if not (np.diff(grid) > 0).all() or len(grid) > MOST_TIMES:
-            raise MessageError(f"{name} must be at most {MOST_TIMES} times, each after the one before")
+            raise MessageError(f"{name} must be at most {MOST_TIMES} times, each after the previous one")
         return grid
 
 

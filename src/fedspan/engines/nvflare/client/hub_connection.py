@@ -66,7 +66,7 @@ class HubConnection:
         self._thread.start()
 
     def online(self) -> frozenset[str]:
-        """Return the sites that can be reached by what is known now."""
+        """Return the sites that are known to be online."""
         with self._changed:
             return frozenset() if self.trouble else self._online - self._lost
 

@@ -36,7 +36,7 @@ class NVFlareTransport:
         return self._hub.kit.sites
 
     def online(self) -> frozenset[str]:
-        """Return the sites that can be reached by what is known now, without waiting."""
+        """Return the sites that are known to be online, without waiting."""
         return self._hub.online()
 
     def wait_for(self, sites: Iterable[str] | None, limit: float) -> frozenset[str]:

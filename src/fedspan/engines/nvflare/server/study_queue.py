@@ -188,7 +188,9 @@ class StudyQueue:
     def _submit(self, user: Participant, opened: Opened) -> str:
         delegation = bytes(opened.parts["delegation"])
         if check_delegation(delegation, self._authority, Participant(COORDINATOR)) != user:
-            raise InputError(f"the delegation is not one of {user.name!r}")
+            raise InputError(
+                f"{user.name!r} submits a study with the delegation of another user: use the kit of its own user"
+            )
         name = secrets.token_hex(6)
         folder = self._folder / name
         folder.mkdir(mode=0o700)

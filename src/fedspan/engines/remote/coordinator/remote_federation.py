@@ -112,7 +112,7 @@ class RemoteEngine:
     ) -> None:
         user = signer.participant
         if not user.role:
-            raise InputError(f"{user.name!r} is no user: the certificate of a user's kit has a role")
+            raise InputError(f"{user.name!r} is not a user: the certificate of a user's kit has a role")
         self.transport = transport
         self.sites = tuple(sorted(transport.sites))
         self._federation = authority.federation

@@ -46,7 +46,7 @@ class Transport(Protocol):
         """
 
     def online(self) -> frozenset[str]:
-        """Return the sites that can be reached by what is known now, without waiting."""
+        """Return the sites that are known to be online, without waiting."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -25,6 +25,6 @@ def environment() -> dict[str, str]:
 
 
 def differences(theirs: Mapping[str, str]) -> list[str]:
-    """Return how another environment differs from this one, a few words each."""
+    """Return how another environment differs from this one, in a few words for each difference."""
     mine = environment()
     return [f"{name} {theirs.get(name)} (here {mine[name]})" for name in mine if theirs.get(name) != mine[name]]

@@ -38,7 +38,7 @@ _MOST_CHECKED = 256
 #: Seconds after which all that are connected have a list that the coordinator hands out.
 _KNOWN_TO_ALL = 60.0
 _DELEGATION = b"fedspan delegation\0"
-#: Seconds after which a file that is no list of participants is not one that is just being copied.
+#: Seconds after which a file without a list of participants no longer counts as one that is being copied.
 _COPYING = 10.0
 #: Bytes and seconds of a delegation.
 _LARGEST, _LONGEST = 2**14, 30 * 86400.0
@@ -85,7 +85,7 @@ class Identity:
     def follow(self, members: MemberList | None) -> None:
         """Use the newest certificate of this key that the list has: the authority may have renewed it.
 
-        The one of now is used for a while longer, until all others have the list.
+        The current one is used for a while longer, until all others have the list.
         """
         member = None if members is None else members.members.get(self.name)
         listed = () if member is None else member.certificates
@@ -108,7 +108,7 @@ class Identity:
         for name in ("client", "server"):
             if (startup / f"{name}.crt").exists():
                 return cls(_bytes_of(startup / f"{name}.crt"), _bytes_of(startup / f"{name}.key"))
-        raise InputError(f"{str(folder)!r} is no kit: there is no certificate in its folder 'startup'")
+        raise InputError(f"{str(folder)!r} is not a kit: there is no certificate in its folder 'startup'")
 
 
 class UnlistedError(MessageError):
@@ -311,7 +311,7 @@ Signer = Identity | Delegate
 def make_delegation(user: Identity, to: str, federation: str, seconds: float) -> bytes:
     """Authorise the participant `to` to act in the name of `user` from now on for this number of seconds."""
     if not user.role:
-        raise InputError(f"{user.name!r} is no user, and has nothing to delegate")
+        raise InputError(f"{user.name!r} is not a user, and has nothing to delegate")
     if not 0 < seconds <= _LONGEST:
         raise InputError(f"seconds={seconds!r} of a delegation must be above 0 and at most 30 days")
     head = encode({"federation": federation, "to": to, "until": time.time() + seconds})

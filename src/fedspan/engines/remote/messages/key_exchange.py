@@ -30,7 +30,7 @@ class KeyExchange:
         self.follow()
 
     def follow(self) -> None:
-        """Sign the own key with the certificate of now, and forget the keys of sites that are no longer listed."""
+        """Sign this site's key with the current certificate, and forget the keys of sites that are no longer listed."""
         name = self._identity.name
         head = {"federation": self._authority.federation, "site": name, "made": self._made[name]}
         self.own = Sealed(self._identity, _PURPOSE, head | {"key": as_array(self._vault.public)}, {}).to("")

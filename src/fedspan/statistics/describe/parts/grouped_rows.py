@@ -51,7 +51,7 @@ def grouped_rows(site: Site, by: int, groups: Labels) -> list[Any]:
         return [slice(None)]
     if by == SITES:
         if site.context.hidden:
-            raise PolicyError(f"site {site.name!r} is no group of its own in a secure sum, which would uncover it")
+            raise PolicyError(f"site {site.name!r} is not a group of its own in a secure sum, which would uncover it")
         own = slice(None) if site.name in groups.tolist() else slice(0)
         return [slice(None), *(own if name == site.name else slice(0) for name in groups.tolist())]
 

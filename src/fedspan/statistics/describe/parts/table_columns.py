@@ -99,7 +99,7 @@ def position(column: Any, names: Sequence[str], parameter: str) -> int:
     if isinstance(column, int | np.integer) and not isinstance(column, bool) and 0 <= column < len(names):
         return int(column)
     some = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    raise InputError(f"{parameter}={column!r} is no column of the table, which has {len(names)}: {some}")
+    raise InputError(f"{parameter}={column!r} is not a column of the table, which has {len(names)}: {some}")
 
 
 def text_columns(by: str | int | None, names: Sequence[str]) -> list[int]:

@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 _DONE = 1e-8
 #: A log-likelihood that falls by less, relative to its size, has not fallen.
 _ROUNDING = 1e-12
-#: Of the ratios of one remaining step to the one before: where the maximum is at infinity, each is about exp(-1/2).
+#: Of the ratios of one remaining step to the previous one: where the maximum is at infinity, each is about exp(-1/2).
 _AWAY = (0.3, 0.9)
 #: Such ratios in a row, after which it is checked whether the maximum is at infinity.
 _IN_A_ROW = 2

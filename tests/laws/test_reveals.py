@@ -10,6 +10,7 @@ import ast
 import json
 import re
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,14 +63,25 @@ def test_sums_hold_no_cell_and_no_entry_per_row(id, replies):
 def test_the_law_notices_cells_texts_and_entries_per_row():
     X = np.array([[0.123456789, 2.0], [1.0, 3.0]])
     site = fs.Site("a", X, task=np.array(["own-1", "own-2"]))
-    for hidden in (np.array([7.0, 0.123456789]), -X, X.astype(np.float32), X.view(np.int64)):
+    bits = X.view(np.int64)
+    for hidden in (np.array([7.0, 0.123456789]), -X, X.astype(np.float32), bits, int(bits[0, 0]), X.view(np.uint8)):
         assert numbers_of(site) & rare_digits(hidden)
-    assert numbers_of(site) & numbers_in_text(json.dumps(X.tolist()))
+    for hidden in (X.tobytes(), X.astype(np.float32).view(np.int16), X * 1j, complex(1.0, X[0, 0])):
+        assert numbers_of(site) & rare_digits(hidden)
+    with pytest.raises(AssertionError, match="half precision"):
+        rare_digits(X.astype(np.float16))
+    for text in (json.dumps(X.tolist()), X[0, 0].hex()):
+        assert numbers_of(site) & numbers_in_text(text)
     assert any(text in part for part in strings_in('["own-2"]') for text in texts_of(site))
     other = fs.Site("b", np.zeros((3, 2)))
     for shape in (lambda n: (n,), lambda n: (4, n), lambda n: (2 * n,)):
         assert per_row("x", [(site, {"x": np.zeros(shape(2))}), (other, {"x": np.zeros(shape(3))}), (other, {})])
     assert not per_row("x", [(site, {"x": np.zeros(2)}), (other, {"x": np.zeros(2)})])
+    sizes = [fs.Site(f"{n}", np.zeros((n, 1))) for n in (9, 17, 30)]
+    for entries in (np.zeros, lambda n: "0" * n, lambda n: b"0" * n, lambda n: np.packbits(np.zeros(n, bool))):
+        assert per_row("x", [(one, {"x": entries(len(one))}) for one in sizes])
+    assert per_row("x", [(one, {"x": np.zeros(len(one) + 1)}) for one in sizes])
+    assert not per_row("x", [(one, {"x": np.zeros(len(one) // 8 + 3)}) for one in sizes])
 
 
 def test_every_step_states_its_id_and_what_it_reveals_where_it_is_defined():
@@ -133,20 +145,32 @@ def texts_of(site):
 
 
 def rare_digits(value):
-    """Return the magnitudes of a value's numbers that have many digits."""
-    array = np.asarray(value)
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.ndim:  # numbers may travel as their bits
-        array = np.ascontiguousarray(array).view(np.float64)
-    if array.dtype.kind != "f":
-        return set()
-    numbers = np.abs(array[np.isfinite(array)]).ravel()
-    numbers = numbers[numbers > 1e-300]  # the bits of whole numbers look like smaller ones
+    """Return the magnitudes of a value's numbers that have many digits, also of those whose bits it holds."""
+    numbers = np.abs(np.concatenate([np.asarray(one, dtype=np.float64).ravel() for one in readings(value)] or [[0.0]]))
+    numbers = numbers[np.isfinite(numbers) & (numbers > 1e-30)]  # the bits of whole numbers look like smaller ones
     return {x for x in numbers.tolist() if len(f"{x:.{FEWEST_DIGITS}g}".replace(".", "").strip("0")) >= FEWEST_DIGITS}
+
+
+def readings(value):
+    """Yield the numbers of a value, or all that its bytes can be read as."""
+    array = np.asarray(value)
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag])
+    if array.dtype.kind == "f":
+        assert array.dtype.itemsize >= 4, "half precision hides which cells a reply holds"
+        yield array
+    elif isinstance(value, bytes) or array.dtype.kind in "iu":
+        raw = value if isinstance(value, bytes) else np.ascontiguousarray(array).tobytes()
+        for kind in (np.float64, np.float32):
+            size = np.dtype(kind).itemsize
+            with np.errstate(invalid="ignore"):
+                yield np.frombuffer(raw[: len(raw) // size * size], kind)
 
 
 def numbers_in_text(value):
     """Return the magnitudes of numbers with many digits that texts hold."""
-    found = (float(number) for text in strings_in(value) for number in re.findall(r"\d+\.\d{5,}(?:e-?\d+)?", text))
+    found = [float(number) for text in strings_in(value) for number in re.findall(r"\d+\.\d{5,}(?:e-?\d+)?", text)]
+    found += [float.fromhex(bits) for text in strings_in(value) for bits in re.findall(r"0x1\.[0-9a-f]+p[+-]\d+", text)]
     return rare_digits(np.array([*found, 0.0]))
 
 
@@ -158,12 +182,29 @@ def strings_in(value):
 
 
 def per_row(key, replies):
-    """Return whether a value has so many entries for each row, at sites of different sizes, along an axis or in all."""
-    found = [(len(site), np.shape(reply[key])) for site, reply in replies if key in reply]
+    """Return whether a value has so many entries for each row, at sites of different sizes, along an axis or in all.
+
+    A text or bytes have their signs as entries, bytes also each bit. Some further entries hide nothing.
+    """
+    found = [(len(site), shape_of(reply[key])) for site, reply in replies if key in reply]
     if len({rows for rows, _ in found}) < 2:
         return False
     axes = min(len(shape) for _, shape in found)
-    sizes = [(rows, int(np.prod(shape))) for rows, shape in found]
+    sizes = sorted({(rows, int(np.prod(shape))) for rows, shape in found})
     per = {size // rows if rows and size % rows == 0 else 0 for rows, size in sizes}
     along = any(all(shape[axis] == rows for rows, shape in found) for axis in range(axes))
-    return along or (len(per) == 1 and per != {0})
+    if along or (len(per) == 1 and per != {0}):
+        return True
+    slopes = {(more - less) / (many - few) for (few, less), (many, more) in pairwise(sizes) if many > few}
+    bits = all(size == -(-rows // 8) for rows, size in sizes) and holds_bits(replies[0][1].get(key))
+    alone = len({rows for rows, _ in sizes}) == len(sizes)
+    return alone and len(sizes) > 2 and (bits or (len(slopes) == 1 and slopes.pop() in (1.0, 2.0)))
+
+
+def holds_bits(value):
+    return isinstance(value, bytes) or np.asarray(value).dtype == np.uint8
+
+
+def shape_of(value):
+    """Return the shape of an array, or the length of a text or bytes."""
+    return (len(value),) if isinstance(value, str | bytes) else np.shape(value)

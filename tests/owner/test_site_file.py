@@ -132,7 +132,7 @@ def test_an_owner_limits_the_work_of_a_step(tmp_path):
     path.write_text(text + "step_seconds = 60\nstep_memory = 4_000_000_000\n")
     rules = read_site_file(path).rules
     assert (rules.step_seconds, rules.step_memory) == (60, 4_000_000_000)
-    assert "work: a step may take 60 seconds and 4,000,000,000 bytes" in rules.in_words()
+    assert rules.in_words()["work"] == "a step may take 60 seconds and 4,000,000,000 bytes"
     path.write_text(text + "step_memory = 0\n")
     with pytest.raises(InputError, match="step_memory=0 must be a whole number"):
         read_site_file(path)

@@ -17,4 +17,6 @@ def little_traffic(n_sites=20) -> Traffic:
     X_test, y_test = np.concatenate([normal[500:], attacks]), np.repeat([0, 1], [200, 100])
     sites = np.array([f"{i * n_sites // 500:02d}" for i in range(500)])
     features = np.array([*AXES, *(f"column {i}" for i in range(11))])
-    return Traffic("made up", normal[:500], X_test, y_test, sites, features, np.where(y_test, "dos", "normal"))
+    return Traffic(
+        "made up", "made up", normal[:500], X_test, y_test, sites, features, np.where(y_test, "dos", "normal")
+    )

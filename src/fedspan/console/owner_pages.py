@@ -134,10 +134,14 @@ class OwnerPages:
             table(["column", "kind", "use", "schema"], rows, texts=4) if rows else note("The site has not started.")
         )
         lead = "Names, kinds and the number of rows are what users learn. No value is shown here or there."
-        rules = [(line.partition(": ")[0], line.partition(": ")[2]) for line in file.rules.in_words()]
         parts = [
             section("data", "Your data as the federation sees them", pairs(facts), listed, lead=lead),
-            section("rules", "Your rules", pairs(rules), lead=f"They are in {file.path.name}, and count at once."),
+            section(
+                "rules",
+                "Your rules",
+                pairs(file.rules.in_words().items()),
+                lead=f"They are in {file.path.name}, and count at once.",
+            ),
         ]
         return self._page(visit, parts)
 

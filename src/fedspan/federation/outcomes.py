@@ -85,12 +85,10 @@ def by_reason(failed: Mapping[str, str], most: int = 5) -> str:
     --------
     >>> by_reason({"a": "late", "b": "offline", "c": "late"})
     'a, c: late; b: offline'
-    >>> by_reason({"a": "site 'a': X is empty", "b": "site 'b': X is empty"})
-    'a, b: X is empty'
     """
     sites: dict[str, list[str]] = {}
     for site, why in failed.items():
-        sites.setdefault(str(why).replace(f"site {site!r}: ", ""), []).append(site)
+        sites.setdefault(str(why), []).append(site)
     shown = [
         f"{', '.join(names[:10])}{f' and {len(names) - 10} more' if len(names) > 10 else ''}: {why}"
         for why, names in sites.items()

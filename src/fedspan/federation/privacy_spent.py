@@ -83,18 +83,22 @@ class PrivacySpent:
             tuple(sorted({*self.refused, *other.refused})),
         )
 
+    def figures(self) -> str:
+        """Return epsilon, delta and unit (unless it is `UNIT`) in a few words."""
+        text = f"epsilon {self.worst:.4g}"
+        text += f" (accountant: {max(self.accountant.values()):.4g})" if self.accountant else ""
+        text += f" at delta {self.delta:g}" + ("" if self.unit == UNIT else f" for {self.unit}")
+        return text + ("" if self.guaranteed else ", no guarantee: the noise depends on the rows")
+
     def sentence(self) -> str:
-        """Describe it in one line: epsilon, delta and unit (unless it is `UNIT`), what is covered and what is not.
+        """Describe it in one line: its figures, what is covered and what is not.
 
         Examples
         --------
         >>> PrivacySpent("demo", {"a": 2.0, "b": 1.0}, 1e-5, {"a": 2.01}, ("sums",), ("means",), ("a", "b")).sentence()
         'epsilon 2 (accountant: 2.01) at delta 1e-05, simulated; covers sums; does not cover means'
         """
-        text = f"epsilon {self.worst:.4g}"
-        text += f" (accountant: {max(self.accountant.values()):.4g})" if self.accountant else ""
-        text += f" at delta {self.delta:g}" + ("" if self.unit == UNIT else f" for {self.unit}")
-        text += "" if self.guaranteed else ", no guarantee: the noise depends on the rows"
+        text = self.figures()
         if self.simulated:
             all_sites = len(self.simulated) >= len(self.epsilon)
             text += ", simulated" + ("" if all_sites else f" at {len(self.simulated)} of {len(self.epsilon)} sites")

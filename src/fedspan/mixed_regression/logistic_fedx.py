@@ -138,7 +138,7 @@ def _class_rows(site: Site, part: str) -> tuple[Matrix, Vector]:
     def make() -> tuple[Matrix, Vector]:
         X, y = np.asarray(site.X, dtype=np.float64), target(site)
         if not np.isin(y, (0.0, 1.0)).all():
-            raise InputError(f"site {site.name!r}: y must hold the classes 0 and 1 for the logistic loss")
+            raise InputError("y must hold the classes 0 and 1 for the logistic loss")
         back = np.arange(len(y)) % _HELD_BACK == _HELD_BACK - 1
         chosen = {"all": slice(None), "train": ~back, "held back": back}[part]
         return X[chosen], y[chosen]

@@ -202,7 +202,7 @@ def _own_y(site: Site) -> NDArray[Any]:
 def _targets(site: Site) -> NDArray[np.float64]:
     y = _own_y(site)
     if y.dtype.kind not in "buif":
-        raise InputError(f"site {site.name!r}: y has the dtype {y.dtype}, and this score needs numbers")
+        raise InputError(f"y has the dtype {y.dtype}, and this score needs numbers")
     return np.asarray(y, dtype=np.float64)
 
 

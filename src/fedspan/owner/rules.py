@@ -61,21 +61,21 @@ class Rules:
     step_memory: int | None = None
     approval: bool = False
 
-    def in_words(self) -> list[str]:
-        """Return one sentence for each rule."""
+    def in_words(self) -> dict[str, str]:
+        """Return each rule in a few words, by its name."""
         steps = "; ".join(f"{name}: {GROUPS[name]}" if name in GROUPS else name for name in self.steps.names)
         replies = "no limit of the site's own" if self.largest_reply is None else f"{self.largest_reply:,} bytes"
         memory = "half of the memory" if self.step_memory is None else f"{self.step_memory:,} bytes"
         rounds = "no limit" if self.rounds_per_day is None else f"{self.rounds_per_day:,} per user and day"
-        return [
-            f"level: {self.level}: {LEVELS[self.level]}",
-            f"steps: {len(self.steps.installed())} are allowed ({steps or 'public ones only'})",
-            f"transforms: {', '.join(self.transforms) or 'none'}",
-            f"users: {'all analysts of the federation' if self.users is None else ', '.join(self.users) or 'none'}",
-            f"rows: at least {self.least_rows}, or nothing is answered; summaries are of at least {self.least_set}",
-            f"replies: {replies}",
-            f"rounds: {rounds}",
-            f"work: a step may take {self.step_seconds:,} seconds and {memory}",
-            f"secure sums: of at least {self.least_sites} sites{', and no other replies' if self.sums_only else ''}",
-            f"approval: {'no study runs before you have approved it' if self.approval else 'not required'}",
-        ]
+        return {
+            "level": f"{self.level}: {LEVELS[self.level]}",
+            "steps": f"{len(self.steps.installed())} are allowed ({steps or 'public ones only'})",
+            "transforms": ", ".join(self.transforms) or "none",
+            "users": "all analysts of the federation" if self.users is None else ", ".join(self.users) or "none",
+            "rows": f"at least {self.least_rows}, or nothing is answered; summaries are of at least {self.least_set}",
+            "replies": replies,
+            "rounds": rounds,
+            "work": f"a step may take {self.step_seconds:,} seconds and {memory}",
+            "secure sums": f"of at least {self.least_sites} sites{', and no other replies' if self.sums_only else ''}",
+            "approval": "no study runs before you have approved it" if self.approval else "not required",
+        }

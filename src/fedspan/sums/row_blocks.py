@@ -61,8 +61,7 @@ def n_columns(site: Site) -> int:
     shape, dtype = _shape(site)
     if dtype.kind not in "buif":
         raise InputError(
-            f"site {site.name!r}: X has the dtype {dtype}, and must hold numbers: encode text first (regressions have "
-            "categorical=[...])"
+            f"X has the dtype {dtype}, and must hold numbers: encode text first (regressions have categorical=[...])"
         )
     return shape[1]
 
@@ -76,5 +75,5 @@ def width(site: Site) -> int:
 def _shape(site: Site) -> tuple[tuple[int, ...], np.dtype[Any]]:
     X = site.no_rows()
     if X.ndim != 2:
-        raise InputError(f"site {site.name!r}: X has {X.ndim} dimensions, and must be a table of rows and columns")
+        raise InputError(f"X has {X.ndim} dimensions, and must be a table of rows and columns")
     return X.shape, X.dtype

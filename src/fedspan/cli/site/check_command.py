@@ -63,7 +63,7 @@ def check(file: Path, kit: Path | None) -> int:
             rows.site(site.name, None)
             if len(rows) < site.rules.least_rows:
                 problems.append(f"the site has fewer rows than its least_rows ({site.rules.least_rows})")
-    print_line("\n  ".join(["rules", *site.rules.in_words()]))
+    print_line("\n  ".join(["rules", *(f"{name}: {words}" for name, words in site.rules.in_words().items())]))
     with problems.of():
         _check_budget(site.privacy, problems)
     with problems.of():

@@ -149,7 +149,7 @@ def _planned(first: RunRecord, second: RunRecord, *seen: _Seen) -> PlannedRun:
             fixed[name] = _same(some, others, most)
         steps.append(PlannedStep(step, calls, how, transforms, fixed))
     settings = ", ".join(f"{name}={value}" for name, value in _settings(first).items())
-    privacy = "" if first.privacy is None else first.privacy.sentence().partition("; ")[0].replace(", simulated", "")
+    privacy = "" if first.privacy is None else first.privacy.figures()
     return PlannedRun(first.what, settings[:500], tuple(steps), privacy[:500])
 
 

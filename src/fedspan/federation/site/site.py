@@ -173,7 +173,7 @@ class Site:
         assert transform is not None
         size = max(1, _SPARSE_BLOCK // (8 * max(1, data.shape[1])))
         first = transform(data.rows(slice(0, size)))
-        check_dense(self.name, (len(self), *first.shape[1:]))
+        check_dense((len(self), *first.shape[1:]))
         rest = [transform(data.rows(slice(start, start + size))) for start in range(size, len(self), size)]
         return read_only(np.concatenate([first, *rest]), data.name, "X")
 

@@ -90,7 +90,7 @@ class SiteData:
     def X(self) -> Array:
         """The values. Those of a frame are made when first needed: they may double its memory."""
         if self.sparse is not None:
-            check_dense(self.name, self.shape)
+            check_dense(self.shape)
             return read_only(self.sparse.toarray(), self.name, "X")
         if self.stream is not None:
             n, d = self.stream.shape
@@ -303,11 +303,11 @@ def _by_rows(X: Any, name: str, ledger: SiteLedger | None) -> Any:
     return rows
 
 
-def check_dense(name: str, shape: tuple[int, ...]) -> None:
+def check_dense(shape: tuple[int, ...]) -> None:
     """Refuse to make a large dense table of sparse rows."""
     if 8 * math.prod(shape) > MOST_DENSE_BYTES:
         raise InputError(
-            f"site {name!r}: X is sparse, and this step would make a dense table of {8 * math.prod(shape):,} bytes: "
+            f"X is sparse, and this step would make a dense table of {8 * math.prod(shape):,} bytes: "
             "FedStandardScaler, FedKMeans and FedPCA(solver='subspace_iteration') need none; for others reduce the "
             "columns first"
         )

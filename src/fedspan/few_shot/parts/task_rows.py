@@ -174,9 +174,9 @@ class TaskRows:
 def _targets(site: Site) -> Vector:
     y = site.y
     if y is None:
-        raise InputError(f"site {site.name!r} has no targets: give it y")
+        raise InputError("the site has no targets: give it y")
     if y.dtype.kind not in "biuf" or y.size != len(site):
-        raise InputError(f"site {site.name!r}: y is {y.dtype}{y.shape}, and must hold one number for each row")
+        raise InputError(f"y is {y.dtype}{y.shape}, and must hold one number for each row")
     y = y.astype(np.float64).ravel()
     if not np.isfinite(y).all():
         raise InputError(f"y contains NaN or infinity in {int(np.sum(~np.isfinite(y)))} rows")

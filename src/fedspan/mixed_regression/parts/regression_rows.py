@@ -88,10 +88,10 @@ def target(site: Site, *, finite: bool = True) -> Vector:
     if y is None:
         raise InputError("the site has no y: a regression needs the target of each row, as in federate(X, y)")
     if y.ndim != 1 or y.dtype.kind not in "buif":
-        raise InputError(f"site {site.name!r}: y must be a vector of numbers, not {y.dtype} of shape {y.shape}")
+        raise InputError(f"y must be a vector of numbers, not {y.dtype} of shape {y.shape}")
     values = np.asarray(y, dtype=np.float64)
     if finite and not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
-        raise InputError(f"site {site.name!r}: y contains NaN or infinity in {int((~np.isfinite(values)).sum())} rows")
+        raise InputError(f"y contains NaN or infinity in {int((~np.isfinite(values)).sum())} rows")
     return values
 
 

@@ -144,7 +144,7 @@ def detection_table(found: Found, title: str, remark: str, *, beside: bool = Tru
     """Return the table of all methods, in percent but for the areas; `beside` adds the paper's accuracy and F1."""
     rows = [detection_row(name, several) for name, several in found.detections.items()]
     if beside:
-        paper = published("fedpca")["detection"][found.traffic.name.split(",")[0]]
+        paper = published("fedpca")["detection"][found.traffic.table]
         rows = [row + [f"{paper[row[0]][i]:.1f}" if row[0] in paper else "" for i in (0, 3)] for row in rows]
     if any(name in SLOW for name in found.detections):
         remark += " FedAE and FedBiGAN, which take most of the time: the last of the seeds alone."

@@ -40,6 +40,7 @@ SOURCES = {
 class Traffic:
     """Normal rows to train on, by site; normal and attack rows to test with (1 is an attack), and their kinds."""
 
+    table: str
     name: str
     X_train: Matrix
     X_test: Matrix
@@ -56,7 +57,7 @@ class Traffic:
         X_train, X_test = ((signed_log if log else np.asarray)(table.data[rows]) for rows in (train, test))
         attack = (table.target[test] != 0).astype(np.int64)
         sites, kinds = split_blocks(key, n_sites), table[source.kinds][test]
-        return cls(name + (", log" if log else ""), X_train, X_test, attack, sites, table.feature_names, kinds)
+        return cls(name, name + (", log" if log else ""), X_train, X_test, attack, sites, table.feature_names, kinds)
 
     def federation(self, seed: int = 0) -> Federation:
         """Return the embedded federation of the training rows."""

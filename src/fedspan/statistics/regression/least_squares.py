@@ -35,7 +35,7 @@ def local_site_products(
     own = names == site.name
     for rows in design_rows(site, **form):
         w = rows.weights
-        r = residuals(rows, coef, level, site.name)
+        r = residuals(rows, coef, level)
         found[own] += np.concatenate([[w.sum()], w @ rows.Z, [w @ r]])
     return {**local_products(site, coef, level, **form), "by_site": found}
 

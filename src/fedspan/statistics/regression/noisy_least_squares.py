@@ -49,7 +49,7 @@ def _bounded(site: Site, center: Vector, width: Vector, box: bool) -> Iterator[M
     if site.y is None:
         raise InputError("the site has no y: a regression needs the target of each row, as in federate(X, y)")
     for batch in site.batches_alone(BLOCK_ROWS):
-        y = numeric_target(np.asarray(batch.y), site.name)
+        y = numeric_target(np.asarray(batch.y))
         yield in_bounds(np.column_stack([np.asarray(batch.X, dtype=np.float64), y]), center, width, box)
 
 

@@ -38,15 +38,15 @@ class ResidualBins:
     spread: Vector
 
 
-def _pearson(rows: Rows, family: str, classes: Any, coef: Vector, scale: float, site: str) -> tuple[Vector, Vector]:
+def _pearson(rows: Rows, family: str, classes: Any, coef: Vector, scale: float) -> tuple[Vector, Vector]:
     """Return linear predictors and Pearson's residuals of the rows that count."""
     eta = rows.Z @ coef + rows.offset
     root = np.sqrt(rows.weights / scale)
     if family == "gaussian":
-        used, left = rows.weights > 0, residuals(rows, coef, 0.0, site)
+        used, left = rows.weights > 0, residuals(rows, coef, 0.0)
     else:
         kind = FAMILIES[family]
-        y, known = targets(rows, family, classes, site)
+        y, known = targets(rows, family, classes)
         mu = kind.mean(eta)
         spread = kind.variance(mu)
         used = known & (rows.weights > 0) & (spread > 0)
@@ -94,7 +94,7 @@ def local_residual_bins(
     rows_of = np.zeros(len(places) + 1, dtype=np.int64)
     sums = np.zeros((2, len(places) + 1))
     for rows in design_rows(site, **form):
-        eta, left = _pearson(rows, family, classes, coef, scale, site.name)
+        eta, left = _pearson(rows, family, classes, coef, scale)
         counts += np.bincount(np.searchsorted(edges, left, side="right"), minlength=len(counts))
         at = np.searchsorted(places, eta, side="right")
         rows_of += np.bincount(at, minlength=len(rows_of))

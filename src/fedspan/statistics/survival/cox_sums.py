@@ -106,7 +106,7 @@ def local_cox_setup(site: Site, grid: Grid, **form: Unpack[DesignForm]) -> dict[
     found: dict[str, Any] = {"n": 0, "bad": 0, "gram": np.zeros((k, k)), "leaving": np.zeros(m)}
     found |= {"count": np.zeros(m), "weight": np.zeros(m)}
     for rows in design_rows(site, **form):
-        times, events = times_and_events(rows.y, site.name)
+        times, events = times_and_events(rows.y)
         at, happens = last_at_risk(times, events, grid)
         seen = at >= 0
         found["n"] += len(times)
@@ -139,7 +139,7 @@ def local_cox_sums(
     found: dict[str, Any] = {"events": np.zeros(k), "products": np.zeros((k, k))}
     found |= {"S0": np.zeros(m), "S1": np.zeros((m, k)), "E0": np.zeros(m), "E1": np.zeros((m, k))}
     for rows in design_rows(site, **form):
-        at, happens = last_at_risk(*times_and_events(rows.y, site.name), grid)
+        at, happens = last_at_risk(*times_and_events(rows.y), grid)
         _add(found, rows.Z, rows.weights, at, happens, coef)
         w = _hazards(rows.Z, rows.weights, coef)
         seen = at >= 0
@@ -156,7 +156,7 @@ def local_stratified_sums(site: Site, coef: Vector, ties: Ties, **form: Unpack[D
     if not parts:  # a site without rows
         return {"loglik": 0.0, "gradient": np.zeros(k), "information": np.zeros((k, k)), "deaths": 0}
     Z, weights = np.concatenate([part.Z for part in parts]), np.concatenate([part.weights for part in parts])
-    times, events = times_and_events(np.concatenate([part.y for part in parts]), site.name)
+    times, events = times_and_events(np.concatenate([part.y for part in parts]))
     grid = np.unique(times[events == 1])
     m = len(grid)
     if not m:
@@ -187,7 +187,7 @@ def local_event_moments(site: Site, grid: Grid, weights: Matrix, **form: Unpack[
     """Leaves the site: for each row of `weights` (t, m), the sum of z over all events, weighted by their grid point."""
     found = np.zeros((len(weights), len(form["factor"])))
     for rows in design_rows(site, **form):
-        at, happens = last_at_risk(*times_and_events(rows.y, site.name), grid)
+        at, happens = last_at_risk(*times_and_events(rows.y), grid)
         found += weights[:, at[happens]] @ rows.Z[happens]
     return {"moments": found}
 

@@ -48,18 +48,18 @@ class _Grid:
 Grid = Annotated[NDArray[np.float64], _Grid()]
 
 
-def times_and_events(y: Array | None, site: str) -> tuple[Vector, Vector]:
+def times_and_events(y: Array | None) -> tuple[Vector, Vector]:
     """Return times and events (1, or 0 where censored; NaN is neither) of targets, or refuse them."""
     if y is None:
         raise InputError("the site has no y: survival needs the time and the event of each row, as in federate(X, y)")
     if y.dtype.names is not None:
         y = pair(y)
     if y.ndim != 2 or y.shape[1] != 2:
-        raise InputError(f"site {site!r}: y must have two columns, time and event, and has the shape {y.shape}")
+        raise InputError(f"y must have two columns, time and event, and has the shape {y.shape}")
     try:
         values = y.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"site {site!r}: y holds text, and must hold times and events (1, censored 0)") from None
+        raise InputError("y holds text, and must hold times and events (1, censored 0)") from None
     return values[:, 0], values[:, 1]
 
 
@@ -98,7 +98,7 @@ def group_codes(site: Site, by: int, groups: str) -> Whole:
 
 def smallest_cell(site: Site, grid: Vector, by: int = -1, groups: str = "") -> int:
     """Return the fewest rows of a site that leave at one grid point, in one group, where any do."""
-    at, happens = last_at_risk(*times_and_events(site.y, site.name), grid)
+    at, happens = last_at_risk(*times_and_events(site.y), grid)
     code = group_codes(site, by, groups)
     _, counts = np.unique(np.column_stack([code, at, happens]), axis=0, return_counts=True)
     return int(counts.min(initial=len(site)))
@@ -107,14 +107,14 @@ def smallest_cell(site: Site, grid: Vector, by: int = -1, groups: str = "") -> i
 @step("survival.event_times", reveals="rows", weighted=True, ragged=["times"])
 def local_event_times(site: Site) -> dict[str, Any]:
     """Leaves the site: the times at which its rows have events, each once."""
-    times, events = times_and_events(site.y, site.name)
+    times, events = times_and_events(site.y)
     return {"times": np.unique(times[(events == 1) & np.isfinite(times)])}
 
 
 @step("survival.counts", reveals="sums", counts=["n"], fewest=smallest_cell, fewest_in_sums=False)
 def local_counts_on_grid(site: Site, grid: Grid, by: Column, groups: Lines) -> dict[str, Any]:
     """Leaves the site: by group and grid point, the rows that leave and those that have the event; rows of no use."""
-    times, events = times_and_events(site.y, site.name)
+    times, events = times_and_events(site.y)
     good = usable(times, events)
     at, happens = last_at_risk(times, events, grid)
     code = group_codes(site, by, groups)
@@ -210,7 +210,7 @@ def checked_target(y: Any, n: int) -> Vector:
     if y is None:
         raise InputError("y is None, and must have the time and the event of each row: two columns, or two fields")
     array = np.asarray(held("y", y))
-    times, events = times_and_events(array if array.dtype.names is None else pair(array), "the table")
+    times, events = times_and_events(array if array.dtype.names is None else pair(array))
     if len(times) != n:
         raise InputError(f"y has {len(times)} rows, and X has {n}")
     return np.column_stack([times, events])

@@ -234,20 +234,20 @@ def local_column_sums(site: Site, drop: bool, numeric: bool) -> dict[str, Any]:
         gaps = missing(y)
         found["bad_target"] += int(gaps.sum())
         if numeric:
-            values = numeric_target(y, site.name)
+            values = numeric_target(y)
             found["target"] += float(weights @ np.where(gaps, 0.0, values))
     return found
 
 
-def numeric_target(y: Array, site: str) -> Vector:
+def numeric_target(y: Array) -> Vector:
     """Return targets as numbers, or refuse them."""
     if y.dtype.kind == "O":
         try:
             y = y.astype(np.float64)
         except (TypeError, ValueError):
-            raise InputError(f"site {site!r}: y holds text, and a regression needs numbers") from None
+            raise InputError("y holds text, and a regression needs numbers") from None
     if y.ndim != 1 or y.dtype.kind not in "buif":
-        raise InputError(f"site {site!r}: y must be a vector of numbers, not {y.dtype} of shape {y.shape}")
+        raise InputError(f"y must be a vector of numbers, not {y.dtype} of shape {y.shape}")
     return np.asarray(y, dtype=np.float64)
 
 

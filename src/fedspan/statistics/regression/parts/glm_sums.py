@@ -49,7 +49,7 @@ def local_products(site: Site, coef: Vector, level: float, **form: Unpack[Design
     found: dict[str, Any] = {"n": 0, "gram": np.zeros((k, k)), "moment": np.zeros(k)}
     found |= {"squares": 0.0, "sum": 0.0, "weight": 0.0, "log_weight": 0.0}
     for rows in design_rows(site, **form):
-        r = residuals(rows, coef, level, site.name)
+        r = residuals(rows, coef, level)
         w = rows.weights
         found["n"] += len(r)
         found["gram"] += rows.Z.T @ (w[:, None] * rows.Z)
@@ -61,9 +61,9 @@ def local_products(site: Site, coef: Vector, level: float, **form: Unpack[Design
     return found
 
 
-def residuals(rows: Rows, coef: Vector, level: float, site: str) -> Vector:
+def residuals(rows: Rows, coef: Vector, level: float) -> Vector:
     """Return the targets minus offset, `level` and the linear predictor."""
-    return np.asarray(numeric_target(rows.y, site) - rows.offset - level - rows.Z @ coef)
+    return np.asarray(numeric_target(rows.y) - rows.offset - level - rows.Z @ coef)
 
 
 @step("regression.glm_start", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
@@ -75,7 +75,7 @@ def local_glm_start(
     found: dict[str, Any] = {"n": 0, "gram": np.zeros((k, k)), "moment": np.zeros(k), "target": np.zeros(len(classes))}
     found |= {"exposure": 0.0, "shifted": 0.0, "constant": 0.0, "bad": 0}
     for rows in design_rows(site, **form):
-        y, known = targets(rows, family, classes, site.name)
+        y, known = targets(rows, family, classes)
         w = rows.weights * known
         found["bad"] += int((~known).sum())
         found["n"] += len(y)
@@ -106,7 +106,7 @@ def local_glm_sums(
     found: dict[str, Any] = {"n": 0, "loglik": 0.0, "deviance": 0.0, "pearson": 0.0}
     found |= {"gradient": np.zeros(p), "information": np.zeros((p, p))}
     for rows in design_rows(site, **form):
-        y, known = targets(rows, family, classes, site.name)
+        y, known = targets(rows, family, classes)
         w = rows.weights * known
         found["n"] += len(y)
         if family == "multinomial":
@@ -146,7 +146,7 @@ def local_squared_scores(
     p = len(coef)
     total, whole, n = np.zeros((p, p)), np.zeros(p), 0
     for rows in design_rows(site, **form):
-        S = _scores(rows, family, classes, coef, level, site.name)
+        S = _scores(rows, family, classes, coef, level)
         if meat in ("HC2", "HC3"):
             lever = rows.weights * np.einsum("ij,jk,ik->i", rows.Z, bread, rows.Z)
             S /= ((1.0 - lever) ** (0.5 if meat == "HC2" else 1.0))[:, None]
@@ -167,7 +167,7 @@ def local_separation(
     found: dict[str, Any] = {"n": 0, "raised": np.zeros(len(directions), dtype=np.int64)}
     found |= {"lowered": found["raised"].copy(), "surely": found["raised"].copy()}
     for rows in design_rows(site, **form):
-        y, known = targets(rows, family, classes, site.name)
+        y, known = targets(rows, family, classes)
         counted = known & (rows.weights > 0)
         found["n"] += int(counted.sum())
         for i, direction in enumerate(directions):
@@ -191,22 +191,22 @@ def _gains(Z: Matrix, y: Array, direction: Vector, family: str, classes: int) ->
     return np.asarray(gain[:, None])
 
 
-def targets(rows: Rows, family: str, classes: Array, site: str) -> tuple[Array, NDArray[np.bool_]]:
+def targets(rows: Rows, family: str, classes: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Return targets as a family needs them, and which of them are known: numbers, or positions among `classes`."""
     if family == "poisson":
-        y = numeric_target(rows.y, site)
+        y = numeric_target(rows.y)
         known = y >= 0
         return np.where(known, y, 0.0), known
-    codes = class_codes(rows.y, classes, site)
+    codes = class_codes(rows.y, classes)
     known = codes >= 0
     codes = np.where(known, codes, 0)
     return (codes if family == "multinomial" else codes.astype(np.float64)), known
 
 
-def class_codes(y: Array, classes: Array, site: str) -> NDArray[np.int64]:
+def class_codes(y: Array, classes: Array) -> NDArray[np.int64]:
     """Return the position of each label among the sorted `classes`, -1 for others."""
     if y.ndim != 1:
-        raise InputError(f"site {site!r}: y must be a vector of labels, and has the shape {y.shape}")
+        raise InputError(f"y must be a vector of labels, and has the shape {y.shape}")
     labels = plain_labels(y)
     if (labels.dtype.kind == "U") != (classes.dtype.kind == "U") or not len(classes):
         return np.full(len(y), -1)
@@ -255,11 +255,11 @@ def _add_multinomial(
                 found["information"][(b - 1) * k : b * k, (a - 1) * k : a * k] += block.T
 
 
-def _scores(rows: Rows, family: str, classes: Array, coef: Vector, level: float, site: str) -> Matrix:
+def _scores(rows: Rows, family: str, classes: Array, coef: Vector, level: float) -> Matrix:
     """Return the gradient of each row's log-likelihood (n, p)."""
     if family == "gaussian":
-        return np.asarray((rows.weights * residuals(rows, coef, level, site))[:, None] * rows.Z)
-    y, known = targets(rows, family, classes, site)
+        return np.asarray((rows.weights * residuals(rows, coef, level))[:, None] * rows.Z)
+    y, known = targets(rows, family, classes)
     w = rows.weights * known
     if family == "multinomial":
         eta = _predictors(rows.Z, coef, len(classes))

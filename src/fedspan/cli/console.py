@@ -26,11 +26,9 @@ def printable(text: str) -> str:
     >>> printable("north\x1b[2J")
     'north\\x1b[2J'
     """
-    return "".join(sign if sign.isprintable() or sign == "\n" else _escaped(sign) for sign in text)
-
-
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape").decode()
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode() for sign in text
+    )
 
 
 def spreadsheet_cells(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -124,18 +125,10 @@ def host_by_host(seed: int) -> Stream:
     return found
 
 
-def _once(model: FedPCADetector, window: Window, before: Sequence[Window]) -> FedPCADetector:
-    return model
-
-
 def _again(model: FedPCADetector, window: Window, before: Sequence[Window]) -> FedPCADetector:
     recent = [*before, window][-5:]
     joined = (np.concatenate([getattr(one, name) for one in recent]) for name in ("X", "y", "sites"))
     return FedPCADetector().fit(Window(*joined).normal())
-
-
-def _on(model: FedPCADetector, window: Window, before: Sequence[Window]) -> FedPCADetector:
-    return model.partial_fit(window.normal(), decay=DECAY)
 
 
 def _followed(model: FedPCADetector, window: Window, before: Sequence[Window]) -> FedPCADetector:
@@ -143,16 +136,16 @@ def _followed(model: FedPCADetector, window: Window, before: Sequence[Window]) -
     return model
 
 
-def _recalibrated(model: FedPCADetector, window: Window, before: Sequence[Window]) -> FedPCADetector:
-    return model.recalibrate(window.normal(), contamination=0.0)
-
+Learner = Callable[[FedPCADetector, Window, Sequence[Window]], FedPCADetector]
 
 #: What is done with a window after it was scored.
-LEARNERS = {
-    "fitted once": _once,
+LEARNERS: dict[str, Learner] = {
+    "fitted once": lambda model, window, before: model,
     "fitted again to the last five windows": _again,
-    f"partial_fit, decay {DECAY}": _on,
-    "fitted once, recalibrated by each window": _recalibrated,
+    f"partial_fit, decay {DECAY}": lambda model, window, before: model.partial_fit(window.normal(), decay=DECAY),
+    "fitted once, recalibrated by each window": lambda model, window, before: model.recalibrate(
+        window.normal(), contamination=0.0
+    ),
     "fitted once, threshold follows": _followed,
 }
 
@@ -294,7 +287,7 @@ def run(quick: bool = False) -> Results:
     seeds = range(1) if quick else range(3)
     for name, shift in track(SHIFTS.items(), description="generated", transient=True):
         remark = f"Windows {BEGIN} to {WINDOWS - 1}, in which the drift is." if shift else "All windows."
-        _add(results, f"Generated: {name}", _maker(shift), seeds, BEGIN if shift else 1, remark)
+        _add(results, f"Generated: {name}", partial(generated, shift), seeds, BEGIN if shift else 1, remark)
     results.parts.append(noticed_table(seeds))
     results.parts.append(poisoned_table(seeds))
     results.parts.append(poisoned_batches_table(seeds))
@@ -311,7 +304,3 @@ def _add(
     found = judged_by_all(make, seeds)
     results.parts.append(stream_table(title, found, seeds, since, remark))
     results.parts += over_time(title, found, seeds)
-
-
-def _maker(shift: Shift | None) -> Callable[[int], Stream]:
-    return lambda seed: generated(shift, seed)

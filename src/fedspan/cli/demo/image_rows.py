@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.report.charts.bars_and_cells import image_tiles
@@ -22,8 +21,3 @@ def image_rows(names: Sequence[str], images: Sequence[NDArray[Any]], label: str)
         for i, image in enumerate(line)
     ]
     return image_tiles(tiles, (8, 8), label=label, shades=(low, high), columns=columns)
-
-
-def as_rows(values: Any, count: int) -> NDArray[Any]:
-    """Return a row, repeated."""
-    return np.repeat(np.asarray(values, dtype=np.float64)[None, :], count, axis=0)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.audit import LeakCard, audit
-from fedspan.cli.demo.image_rows import as_rows, image_rows
+from fedspan.cli.demo.image_rows import image_rows
 from fedspan.datasets import load_digits
 from fedspan.engines.local.embedded import federate
 from fedspan.federation import Federation, Policy
@@ -55,7 +55,7 @@ def rebuild_card(folder: Path, seed: int) -> Card:
     page = replace(plain, beside=(replace(cards[1], what="secure sums"),))
     write_leak_page(folder / "report.html", page, truth=X, image_shape=(8, 8))
     mean = total["sum"] / total["n"]
-    images = [X[:SHOWN], parts[:SHOWN], as_rows(mean, SHOWN)]
+    images = [X[:SHOWN], parts[:SHOWN], np.repeat(mean[None], SHOWN, axis=0)]
     names = ["on the phones", "what plain sums show", "what secure sums show: the mean"]
     remark = (
         "" if secure else "The total was added in the clear: secure sums need 'pip install .[secure]' in a checkout."

@@ -10,7 +10,7 @@ by landmark coordinates; landmarks are learned in the same way for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class Plan:
 
     def rows_of_few(self) -> Rows:
         """Load the same rows, for few landmarks."""
-        return self.rows().with_landmarks(self.few_landmarks)
+        return replace(self.rows(), n_landmarks=self.few_landmarks)
 
 
 FULL = Plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -55,10 +55,6 @@ class Rows:
     def n_classes(self) -> int:
         """Number of classes."""
         return int(self.y.max()) + 1
-
-    def with_landmarks(self, n_landmarks: int) -> Rows:
-        """Return the same rows for another number of landmarks."""
-        return replace(self, n_landmarks=n_landmarks)
 
     def sites(self, split: str, n_sites: int | None = None) -> Array:
         """Return a site for each row: at random (``"IID"``), or such that no two sites have a class in common."""

@@ -90,14 +90,12 @@ def by_residual(basis_of: Callable[[Matrix, int], Matrix]) -> Method:
     return method
 
 
-def _random_basis(Z: Matrix, seed: int) -> Matrix:
-    return orthonormalize(np.random.default_rng(seed).standard_normal((Z.shape[1], RANK)))
-
-
 #: Pooled PCA is the ceiling of anything federated; a random subspace shows what standardising alone is worth.
 BASELINES: dict[str, Method] = {
     "flag everything": lambda traffic, seed: Fitted(((np.zeros(len(traffic.y_test)), -1.0),)),
-    "random subspace": by_residual(_random_basis),
+    "random subspace": by_residual(
+        lambda Z, seed: orthonormalize(np.random.default_rng(seed).standard_normal((Z.shape[1], RANK)))
+    ),
     "pooled PCA": by_residual(lambda Z, seed: PCA(RANK, svd_solver="covariance_eigh").fit(Z).components_.T),
     "self-learning PCA": federated(lambda seed: LocalPCADetector(RANK, quantile=QUANTILE)),
 }

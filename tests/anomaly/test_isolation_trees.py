@@ -104,13 +104,13 @@ def test_arrays_that_are_no_trees_are_refused():
     depths = np.ones((7, 16))
     X = rows(5)
     for wrong in (features[:, 1:], features + 3, features[:0]):
-        with pytest.raises(InputError, match="no trees over rows of 3 columns"):
+        with pytest.raises(InputError, match="not trees over rows of 3 columns"):
             isolation_score(X, wrong, cuts[: len(wrong)], depths, 1.0)
-    with pytest.raises(InputError, match="no trees"):
+    with pytest.raises(InputError, match="not trees"):
         isolation_score(X, features, cuts, depths[:, 1:], 1.0)
     with pytest.raises(InputError, match="at most 14"):
         isolation_score(X, np.zeros((1, 60), int), np.zeros((1, 60)), depths, 1.0)
-    with pytest.raises(FedspanError, match="no trees"):
+    with pytest.raises(FedspanError, match="not trees"):
         leaf_counts(fs.federate(X), features=features + 3, cuts=cuts)
 
 

@@ -122,5 +122,5 @@ def test_it_keeps_processor_and_threads_and_no_name_of_the_machine(threads, tmp_
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "run"}', '{"kind": 1}', "9" * 5000, "[" * 100_000, "null"])
 def test_what_is_no_record_is_refused(text):
-    with pytest.raises(InputError, match="no record of a run"):
+    with pytest.raises(InputError, match="not a record of a run"):
         RunRecord.from_lines([text])

@@ -41,7 +41,7 @@ def test_a_page_shows_the_roc_curve_of_two_labels(rows, tmp_path):
 def test_what_can_not_be_drawn_is_refused(rows):
     X, new, _ = rows
     model = fs.FedPCADetector(2).fit(X)
-    with pytest.raises(InputError, match="no fitted detector"):
+    with pytest.raises(InputError, match="not a fitted detector"):
         fs.plot_scores(fs.FedPCA(2).fit(X), ax=Figure().subplots())
     with pytest.raises(InputError, match="those of new rows"):
         fs.plot_scores(model, labels=[1], ax=Figure().subplots())

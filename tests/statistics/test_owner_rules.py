@@ -86,7 +86,7 @@ def test_sites_are_no_groups_in_a_secure_sum(desk):
         "with groups": np.array(["a"]),
     }
     refused = desk.ask(OFFER, payload={"what": SUMS, "session": "r/0/x", **NUMBERS, **inner})
-    assert "no group of its own in a secure sum" in str(refused)
+    assert "not a group of its own in a secure sum" in str(refused)
 
 
 def survivors(**last):

@@ -54,6 +54,24 @@ def test_few_rows_have_no_more_false_alarms(kind, n):
 
 
 @every_kind
+def test_heavy_tails_have_no_more_false_alarms(kind):
+    found = []
+    for seed in range(8):
+        X = np.exp(1.5 * np.random.default_rng(seed).normal(size=(2210, 30)))
+        detector = kind(random_state=seed).fit(X[:210], sites=np.arange(210) % 4)
+        found.append(np.mean(detector.predict(X[210:]) == -1))
+    assert abs(np.mean(found) - 0.05) < 0.02
+
+
+@every_kind
+def test_rows_that_most_are_equal_to_stay_normal(kind):
+    for seed in range(3):
+        X = (np.random.default_rng(seed).random((2000, 6)) < 0.02).astype(float)
+        detector = kind(random_state=seed).fit(X[:1000], sites=np.arange(1000) % 4)
+        assert np.mean(detector.predict(X[1000:]) == -1) < 0.08
+
+
+@every_kind
 def test_sites_score_their_own_rows_as_the_coordinator_would(kind, fed):
     detector = kind(random_state=0).fit(fed)
     scored = detector.score_samples(fed)

@@ -53,6 +53,23 @@ def test_false_alarms_are_rare():
     assert not any(window.drifted for seed in range(3) for window in watched([0.0] * 20, seed=seed).windows)
 
 
+def test_rows_that_follow_one_another_and_are_alike_count_as_fewer():
+    def alarms(alike, moved):
+        rng = np.random.default_rng(0)
+        noise = rng.normal(size=(48_000, 6)) * np.sqrt(1 - 0.9**2)
+        X = np.zeros((48_000, 6))
+        for i in range(1, len(X)):
+            X[i] = 0.9 * X[i - 1] + noise[i]
+        model = fs.FedPCADetector().fit(X[:8000], sites=np.repeat(np.arange(2), 4000))
+        monitor = fs.DriftMonitor(model, alike=alike)
+        X[-4000:, 1] += moved
+        found = [monitor.watch(part, sites=np.repeat(np.arange(2), 2000)) for part in np.split(X[8000:], 10)]
+        return [window.drifted for window in found]
+
+    assert sum(alarms(1.0, 0.0)) > 5
+    assert alarms(19.0, 1.5) == [False] * 9 + [True]
+
+
 def test_one_site_that_moves_is_named():
     model = fs.FedPCADetector().fit(rows(4000, 0), sites=SITES)
     monitor = fs.DriftMonitor(model)
@@ -84,7 +101,7 @@ def test_secure_sums_are_watched_together():
 
 
 def test_it_is_saved_loaded_and_goes_on(tmp_path):
-    monitor = watched([0, 0, 0, 0, 0, 1.0])
+    monitor = watched([0, 0, 0, 0, 0, 1.0], alike=2.0)
     monitor.save(tmp_path / "monitor")
     loaded = fs.DriftMonitor.load(tmp_path / "monitor")
     assert loaded.windows == monitor.windows
@@ -107,6 +124,8 @@ def test_what_cannot_work_is_refused(tmp_path):
     model = fs.FedPCADetector().fit(rows(300, 0))
     with pytest.raises(InputError, match="alpha=2 must"):
         fs.DriftMonitor(model, alpha=2)
+    with pytest.raises(InputError, match="alike=0 must"):
+        fs.DriftMonitor(model, alike=0)
     with pytest.raises(InputError, match="no window yet"):
         fs.DriftMonitor(model).accept()
     with pytest.raises(InputError, match="not the folder of a monitor"):

@@ -106,6 +106,22 @@ def test_csv_of_a_next_file_names_its_columns_again(model, tmp_path):
     np.testing.assert_allclose(kept.sums["mean"], [0.5, 0.1])
 
 
+@pytest.mark.parametrize(("line", "found"), [("0.1,0.5", (3, 0)), ("feature 0,other", (1, 2)), ("x,y", (1, 2))])
+def test_csv_of_a_next_file_may_have_no_line_of_names(line, found, model, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("feature 1,feature 0\n0.1,0.5\n", encoding="utf-8")
+    run(model, rows)
+    rows.rename(tmp_path / "rows.csv.1")
+    rows.write_text(f"{line}\n0.1,0.5\n", encoding="utf-8")
+    kept = run(model, rows)
+    assert (kept.rows, kept.bad) == found
+    np.testing.assert_allclose(kept.sums["mean"], [0.5, 0.1])
+    with rows.open("a", encoding="utf-8") as file:
+        file.write("0.1,0.5\n")
+    kept = run(model, rows)
+    assert kept.rows + kept.bad == 4
+
+
 @pytest.mark.parametrize(
     ("form", "line"),
     [

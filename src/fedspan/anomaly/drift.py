@@ -7,9 +7,10 @@ where
 
     2 exp(-2 D^2 n m / (n + m)) < alpha / number of tests.
 
-That bound holds for any distribution (P. Massart, 1990; for two samples F. Wei and R. M. Dudley, 2012; of counts
-between edges D is only smaller). So `alpha` is the rate of false alarms of all tests of a window together. The
-population stability index is reported beside it.
+That bound holds for independent rows of any distribution (P. Massart, 1990; for two samples F. Wei and R. M. Dudley,
+2012; of counts between edges D is only smaller). So `alpha` is the rate of false alarms of all tests of a window
+together. Where rows that follow one another are alike, `alike` of them count as one. The population stability index is
+reported beside it.
 
 A detector scores its training rows only nearly as if they were new ones: see `SCORE_MARGIN`.
 """
@@ -129,7 +130,13 @@ class Baseline:
 
 
 def drift(
-    model: ExplainedDetector, fed: Any, *, baseline: Any = None, sites: Any = None, alpha: float = 0.001
+    model: ExplainedDetector,
+    fed: Any,
+    *,
+    baseline: Any = None,
+    sites: Any = None,
+    alpha: float = 0.001,
+    alike: float = 1.0,
 ) -> Drift:
     """Compare recent rows with those that a detector was fitted on.
 
@@ -146,6 +153,9 @@ def drift(
         The sites of the rows of a table.
     alpha : float, default=0.001
         The rate of false alarms: 0.001 is one in a thousand windows.
+    alike : float, default=1.0
+        The number of rows that count as one. The rate holds for independent rows; where rows that follow one another
+        are alike, more windows raise an alarm. With a correlation of r from row to row, ``(1 + r) / (1 - r)``.
 
     Examples
     --------
@@ -161,6 +171,7 @@ def drift(
         raise InputError(f"drift takes a detector such as FedAnomalyDetector, and no {type(model).__name__}")
     check_is_fitted(model)
     real_number("alpha", alpha, above=0, below=1)
+    real_number("alike", alike, least=1)
     if baseline is None:
         before = training_rows(model)
     else:
@@ -170,10 +181,12 @@ def drift(
     both = [site for site in now.sites if site in before.sites]
     own = alpha / 2.0 / max(1, len(both))
     found = {
-        site: Drift(int(now.sites[site][0].sum()), own, compared(before.sites[site], now.sites[site], names))
+        site: Drift(
+            int(now.sites[site][0].sum()), own, compared(before.sites[site], now.sites[site], names, alike=alike)
+        )
         for site in both
     }
-    moved = compared(before.counts, now.counts, names, margin=before.margin)
+    moved = compared(before.counts, now.counts, names, margin=before.margin, alike=alike)
     return Drift(int(now.counts[0].sum()), alpha, moved, found)
 
 
@@ -216,9 +229,14 @@ def counted(model: ExplainedDetector, X: Any, sites: Any, score_edges: Vector, v
 
 
 def compared(
-    before: Sequence[Vector], now: Sequence[Vector], names: list[tuple[str, str]], times: int = 1, margin: float = 0.0
+    before: Sequence[Vector],
+    now: Sequence[Vector],
+    names: list[tuple[str, str]],
+    times: int = 1,
+    margin: float = 0.0,
+    alike: float = 1.0,
 ) -> tuple[Comparison, ...]:
-    """Return all tests, the clearest first, with p-values for `times` as many tests.
+    """Return all tests, the clearest first, with p-values for `times` as many tests; `alike` rows count as one.
 
     A difference of scores counts beyond the `margin`.
     """
@@ -229,7 +247,7 @@ def compared(
             continue
         difference = float(np.abs(np.cumsum(old) / n - np.cumsum(new) / m).max())
         beyond = max(0.0, difference - margin) if of == "score" else difference
-        p = min(1.0, times * len(now) * 2.0 * float(np.exp(-2.0 * beyond**2 * n * m / (n + m))))
+        p = min(1.0, times * len(now) * 2.0 * float(np.exp(-2.0 * beyond**2 * n * m / (n + m) / alike)))
         a, b = (old + _HALF) / (n + _HALF * len(old)), (new + _HALF) / (m + _HALF * len(new))
         found.append(Comparison(of, name, difference, p, float(np.sum((b - a) * np.log(b / a)))))
     return tuple(sorted(found, key=lambda one: (one.p_value, -one.difference)))

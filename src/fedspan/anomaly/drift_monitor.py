@@ -2,8 +2,8 @@
 
 Each window is compared with the reference, and so are the last 2, 4, 8 and 16 windows together. A sudden shift shows in
 one window; a slow one adds up. All tests of a window, of all spans, columns and sites, share `alpha` (Bonferroni). So
-without drift at most a share `alpha` of the windows raises an alarm, whatever the distributions and however long the
-stream.
+without drift at most a share `alpha` of the windows of independent rows raises an alarm, whatever the distributions
+and however long the stream. Where rows that follow one another are alike, `alike` of them count as one.
 
 A site is compared with its own first windows, since sites may differ from one another.
 """
@@ -77,6 +77,7 @@ class _Stream:
     """The counts to compare with, and those of the last windows, of all rows or of one site."""
 
     before: Counts
+    alike: float
     last: list[tuple[str, Counts]] = field(default_factory=list)
     margin: float = 0.0
 
@@ -107,7 +108,7 @@ class _Stream:
 
     def _of(self, span: int, alpha: float, names: list[tuple[str, str]], times: int) -> Drift:
         now = _summed([counts for _, counts in self.last[-span:]])
-        return Drift(int(now[0].sum()), alpha, compared(self.before, now, names, times, self.margin))
+        return Drift(int(now[0].sum()), alpha, compared(self.before, now, names, times, self.margin, self.alike))
 
 
 class DriftMonitor:
@@ -122,6 +123,8 @@ class DriftMonitor:
         all rows together, half for single sites.
     settle : int, default=4
         The first windows of a site, with which its later ones are compared.
+    alike : float, default=1.0
+        As of `drift`: the number of rows that count as one, where rows that follow one another are alike.
 
     Attributes
     ----------
@@ -143,19 +146,20 @@ class DriftMonitor:
     ('feature 1',)
     """
 
-    def __init__(self, model: ExplainedDetector, *, alpha: float = 0.001, settle: int = 4) -> None:
+    def __init__(self, model: ExplainedDetector, *, alpha: float = 0.001, settle: int = 4, alike: float = 1.0) -> None:
         if not isinstance(model, ExplainedDetector):
             raise InputError(f"a monitor takes a detector such as FedAnomalyDetector, and no {type(model).__name__}")
         check_is_fitted(model)
         self.alpha = real_number("alpha", alpha, above=0, below=1)
         self.settle = whole_number("settle", settle, 1)
+        self.alike = real_number("alike", alike, least=1)
         self.model = copy.copy(model)
         self.windows: list[Window] = []
         self._begin(training_rows(self.model))
 
     def _begin(self, before: Baseline) -> None:
         self._view, self._edges = before.view, before.score_edges
-        self._all = _Stream(before.counts, margin=before.margin)
+        self._all = _Stream(before.counts, self.alike, margin=before.margin)
         self._sites: dict[str, _Stream] = {}
         self._seen: dict[str, int] = {}
 
@@ -197,7 +201,7 @@ class DriftMonitor:
         """Add a window to the first ones of a site."""
         known = self._sites.get(site)
         before = counts if known is None else [old + new for old, new in zip(known.before, counts, strict=True)]
-        self._sites[site], self._seen[site] = _Stream(before), self._seen.get(site, 0) + 1
+        self._sites[site], self._seen[site] = _Stream(before, self.alike), self._seen.get(site, 0) + 1
 
     def _window(
         self, name: str, rows: int, found: Drift, span: int, sites: tuple[str, ...], names: list[tuple[str, str]]
@@ -234,6 +238,7 @@ class DriftMonitor:
         about = {
             "alpha": self.alpha,
             "settle": self.settle,
+            "alike": self.alike,
             "seen": self._seen,
             "edges": self._edges.tolist(),
             "margin": self._all.margin,
@@ -259,14 +264,15 @@ class DriftMonitor:
             about = json_value(str(arrays["about"]), 2**26)
         except (KeyError, ValueError) as error:
             raise InputError(f"{folder} is not the folder of a monitor, or is damaged: {error}") from None
-        made = cls(load_model(path / "reference.fedspan"), alpha=about["alpha"], settle=about["settle"])
+        chosen = {name: about[name] for name in ("alpha", "settle", "alike")}
+        made = cls(load_model(path / "reference.fedspan"), **chosen)
         made._edges = np.array(about["edges"])
         if made._view is not None:
             made._view = {key: arrays.get(f"view {key}") for key in made._view}
         names = names_of(made.model, made._view)
         for number, (name, windows) in enumerate(about["streams"].items()):
             counts = [[arrays[f"{number}-{i}-{j}"] for j in range(len(names))] for i in range(len(windows) + 1)]
-            stream = _Stream(counts[0], list(zip(windows, counts[1:], strict=True)))
+            stream = _Stream(counts[0], made.alike, list(zip(windows, counts[1:], strict=True)))
             if name:
                 made._sites[name] = stream
             else:

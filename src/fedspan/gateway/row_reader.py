@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from typing import Any
 
 import numpy as np
 
+from fedspan.gateway.cell_text import number
 from fedspan.gateway.row_source import LONGEST
 
 
@@ -18,16 +20,19 @@ class RowError(ValueError):
 class RowReader:
     """Turns lines into rows (d,) of the model's columns. The first line of CSV names its columns.
 
+    A next file of CSV may have no such line: its columns are then those of the file before.
+
     Rows are numbers, or with `raw` lists of cells, for a model that encodes them; cells that a row lacks are missing.
     """
 
     def __init__(self, columns: list[str], form: str, header: list[str] | None = None, raw: bool = False) -> None:
         self.columns, self.form, self.header, self.raw = columns, form, header, raw
         self._place = None if header is None else self._places(header)
+        self._first = header is None
 
     def begin_file(self) -> None:
-        """Expect a first line again: CSV names its columns in it."""
-        self.header = self._place = None
+        """Expect a first line again: CSV may name its columns in it."""
+        self._first = True
 
     def row(self, line: bytes | None) -> Any:
         """Return one row, or ``None`` for an empty line and for the header of CSV."""
@@ -41,9 +46,11 @@ class RowReader:
             cells = next(csv.reader([line.decode("utf-8-sig", "replace")]))
         except csv.Error as error:
             raise RowError(f"it is not a line of CSV: {error}") from None
-        if self._place is None:
-            self.header = [cell.strip() for cell in cells]
-            self._place = self._places(self.header)
+        first, self._first = self._first, False
+        if self._place is None or (first and not self._goes_on(cells)):
+            names, self.header, self._place = [cell.strip() for cell in cells], None, None
+            self._place = self._places(names)
+            self.header = names
             return None
         if self.raw:
             return [cells[j] if j < len(cells) else None for j in self._place]
@@ -74,6 +81,11 @@ class RowReader:
         if all(cell is None for cell in cells) or any(isinstance(cell, dict | list) for cell in cells):
             raise RowError("it has no cell of the model's columns, or cells that are neither numbers nor texts")
         return cells
+
+    def _goes_on(self, cells: list[str]) -> bool:
+        """Return whether a first line is a row, of the columns of the file before: it has a number, and no name."""
+        names = any(cell.strip() in self.columns for cell in cells)
+        return not names and any(not math.isnan(number(cell)) for cell in cells)
 
     def _places(self, header: list[str]) -> list[int]:
         missing = [name for name in self.columns if name not in header]

@@ -7,23 +7,21 @@ training rows are below is the more anomalous, the further it is beyond them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.anomaly.parts.centre_distances import centre_score
+from fedspan.anomaly.parts.centre_distances import Trained, centre_score
 from fedspan.anomaly.parts.isolation_trees import Features, isolation_score
 from fedspan.anomaly.parts.score_grid import shares_up_to, spread
 from fedspan.anomaly.scores import subspace_score, whitened_score
 from fedspan.anomaly.thresholds import left_out_subspace, left_out_whitened
 from fedspan.errors import InputError
 from fedspan.federation import transform
-from fedspan.federation.site.parameters import MOST, Matrix, NotNegative, Positive, Vector, Whole
+from fedspan.federation.site.parameters import Matrix, NotNegative, Positive, Vector
 
 Array = NDArray[Any]
-#: Degrees of freedom, or 0 where rows are not left out.
-Free = Annotated[int, Whole(0, MOST)]
 
 
 @transform("anomaly.member_scores")
@@ -33,6 +31,7 @@ def member_scores(
     scale: Vector | None = None,
     centers: Matrix | None = None,
     growth: Vector | None = None,
+    trained: Trained = 0,
     features: Features | None = None,
     cuts: Matrix | None = None,
     depths: Matrix | None = None,
@@ -42,7 +41,7 @@ def member_scores(
     inside: Vector | None = None,
     outside: NotNegative = 1.0,
     leverage: Vector | None = None,
-    free: Free = 0,
+    free: Trained = 0,
     shift: Positive = 1.0,
     ridge: NotNegative = 0.0,
 ) -> Matrix:
@@ -53,7 +52,7 @@ def member_scores(
     """
     found = []
     if centers is not None:
-        found.append(centre_score(X, _given(mean), scale, centers, _given(growth)))
+        found.append(centre_score(X, _given(mean), scale, centers, _given(growth), trained))
     if features is not None:
         found.append(isolation_score(X, features, _given(cuts), _given(depths), usual))
     if root is not None and free:

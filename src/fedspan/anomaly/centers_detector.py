@@ -238,7 +238,7 @@ class FedCentersDetector(ExplainedDetector):
 
     def _parameters(self, left_out: bool = False) -> dict[str, Any]:
         growth = left_out_growth(self.center_sizes_) if left_out else np.ones(len(self.centers_))
-        known = {"mean": self.mean_, "scale": self.scale_, "centers": self.centers_, "growth": growth}
+        known: dict[str, Any] = {"mean": self.mean_, "scale": self.scale_, "centers": self.centers_, "growth": growth}
         if left_out and self.aggregator is None and self.privacy is None:  # else no row moves a deviation far
             known["trained"] = self.n_samples_
         return known

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.anomaly.export.exported_detector import export as write_detector
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+from fedspan.anomaly.parts.learning_detector import Watcher
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
 from fedspan.tables.encoder import FedTabularEncoder
@@ -31,6 +32,7 @@ def partial_fit(
     half_life: float | str | timedelta | None = None,
     batch: str | None = None,
     at: str | float | datetime | None = None,
+    monitor: Watcher | None = None,
 ) -> Model:
     """Let a pipeline, or a single estimator, keep learning from new rows alone; the first call is a fit.
 
@@ -47,6 +49,8 @@ def partial_fit(
         The new rows.
     decay, half_life, batch, at
         As of `FedPCA.partial_fit`. The rows of a site count in all steps, or in none.
+    monitor : DriftMonitor, optional
+        Of this pipeline: it compares the rows with its reference before the model learns from them.
 
     Examples
     --------
@@ -60,6 +64,8 @@ def partial_fit(
     True
     """
     steps = _steps(model)
+    if monitor is not None:
+        monitor.watch(X, sites=sites, window=batch)
     options: dict[str, Any] = {"decay": decay, "half_life": half_life, "batch": batch, "at": at}
     if len(steps) == 1:
         steps[0].partial_fit(X, sites=sites, **options)

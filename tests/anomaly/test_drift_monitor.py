@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
 
 import fedspan as fs
 from fedspan.errors import InputError
@@ -98,6 +100,39 @@ def test_secure_sums_are_watched_together():
     found = monitor.watch(fed)
     assert found.drifted
     assert found.sites == ()
+
+
+def frames(seed, moved=0.0):
+    """Rows with a text column, half of each name: in units of its deviation these are -1 and 1."""
+    rng = np.random.default_rng(seed)
+    names = rng.permutation(np.repeat(["tcp", "udp"], 600))
+    found = pd.DataFrame({"x": rng.normal(size=1200) + moved, "y": rng.normal(size=1200), "proto": names})
+    return fs.federate(found, sites=np.arange(1200) % 3)
+
+
+def test_a_monitor_of_a_pipeline_keeps_its_units_while_these_follow_the_stream(tmp_path):
+    model = make_pipeline(fs.FedTabularEncoder(), fs.FedPCADetector())
+    fs.partial_fit(model, frames(0))
+    monitor = fs.DriftMonitor(model)
+    for hour in range(14):
+        moved = max(0, hour - 5) * 0.06
+        fs.partial_fit(model, frames(hour + 1, moved), decay=0.2, batch=f"hour {hour}", monitor=monitor)
+    found = [window.drifted for window in monitor.windows]
+    assert not any(found[:6])
+    assert all(found[-4:])
+    assert monitor.windows[-1].columns == ("x",)
+    monitor.save(tmp_path)
+    again = frames(99, 1.0)
+    assert fs.DriftMonitor.load(tmp_path).watch(again) == monitor.watch(again)
+
+
+def test_drift_of_a_pipeline_that_learned_on():
+    model = make_pipeline(fs.FedTabularEncoder(), fs.FedPCADetector())
+    for seed in range(3):
+        fs.partial_fit(model, frames(seed, 0.05 * seed))
+    assert not fs.drift(model, frames(9, 0.05)).drifted
+    assert fs.drift(model, frames(9, 0.05), baseline=frames(8, 1.0)).columns == ("x",)
+    assert fs.drift(model, frames(9, 1.0)).columns == ("x",)
 
 
 def test_it_is_saved_loaded_and_goes_on(tmp_path):

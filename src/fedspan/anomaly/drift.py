@@ -130,7 +130,7 @@ class Baseline:
 
 
 def drift(
-    model: ExplainedDetector,
+    model: Any,
     fed: Any,
     *,
     baseline: Any = None,
@@ -142,7 +142,7 @@ def drift(
 
     Parameters
     ----------
-    model : a fitted detector that explains its scores
+    model : a fitted detector that explains its scores, or a pipeline that ends with one
     fed : federation or table
         The recent rows.
     baseline : federation, table or `Baseline`, optional
@@ -167,15 +167,14 @@ def drift(
     >>> fs.drift(model, X[2000:] * [1.0, 3.0, 1.0]).columns
     ('feature 1',)
     """
-    if not isinstance(model, ExplainedDetector):
-        raise InputError(f"drift takes a detector such as FedAnomalyDetector, and no {type(model).__name__}")
-    check_is_fitted(model)
+    before_it, model = parts_of(model, "drift")
+    fed = shown(before_it, fed)
     real_number("alpha", alpha, above=0, below=1)
     real_number("alike", alike, least=1)
     if baseline is None:
         before = training_rows(model)
     else:
-        before = baseline if isinstance(baseline, Baseline) else baseline_of(model, baseline)
+        before = baseline if isinstance(baseline, Baseline) else baseline_of(model, shown(before_it, baseline))
     now = counted(model, fed, sites, before.score_edges, before.view)
     names = names_of(model, before.view)
     both = [site for site in now.sites if site in before.sites]
@@ -188,6 +187,22 @@ def drift(
     }
     moved = compared(before.counts, now.counts, names, margin=before.margin, alike=alike)
     return Drift(int(now.counts[0].sum()), alpha, moved, found)
+
+
+def parts_of(model: Any, what: str) -> tuple[list[Any], ExplainedDetector]:
+    """Return the steps before the detector of a pipeline, and the detector."""
+    *before, last = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    if not isinstance(last, ExplainedDetector):
+        raise InputError(f"{what} takes a detector such as FedAnomalyDetector, and not {type(last).__name__}")
+    check_is_fitted(last)
+    return before, last
+
+
+def shown(steps: Sequence[Any], X: Any) -> Any:
+    """Return rows as the steps before a detector show them to it."""
+    for step in steps:
+        X = step.transform(X)
+    return X
 
 
 def training_rows(model: ExplainedDetector) -> Baseline:

@@ -20,10 +20,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.pipeline import make_pipeline
 
-from fedspan.anomaly.drift import Baseline, Comparison, Drift, compared, counted, names_of, training_rows
-from fedspan.anomaly.parts.explained_detector import ExplainedDetector
+from fedspan.anomaly.drift import (
+    Baseline,
+    Comparison,
+    Drift,
+    compared,
+    counted,
+    names_of,
+    parts_of,
+    shown,
+    training_rows,
+)
 from fedspan.checks import json_value, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.gateway.scorer import read_arrays
@@ -116,8 +125,9 @@ class DriftMonitor:
 
     Parameters
     ----------
-    model : a fitted detector
-        The reference: the monitor keeps it as it is now, while the model itself may learn on.
+    model : a fitted detector, or a pipeline that ends with one
+        The reference: the monitor keeps it as it is now, while the model itself may learn on. Of a pipeline it also
+        keeps the steps before the detector, and takes the rows that the pipeline takes.
     alpha : float, default=0.001
         The rate of false alarms, all tests of a window together: 0.001 is one in a thousand windows. Half of it is for
         all rows together, half for single sites.
@@ -146,14 +156,12 @@ class DriftMonitor:
     ('feature 1',)
     """
 
-    def __init__(self, model: ExplainedDetector, *, alpha: float = 0.001, settle: int = 4, alike: float = 1.0) -> None:
-        if not isinstance(model, ExplainedDetector):
-            raise InputError(f"a monitor takes a detector such as FedAnomalyDetector, and no {type(model).__name__}")
-        check_is_fitted(model)
+    def __init__(self, model: Any, *, alpha: float = 0.001, settle: int = 4, alike: float = 1.0) -> None:
+        before, detector = parts_of(model, "a monitor")
         self.alpha = real_number("alpha", alpha, above=0, below=1)
         self.settle = whole_number("settle", settle, 1)
         self.alike = real_number("alike", alike, least=1)
-        self.model = copy.copy(model)
+        self.before, self.model = [copy.copy(step) for step in before], copy.copy(detector)
         self.windows: list[Window] = []
         self._begin(training_rows(self.model))
 
@@ -171,7 +179,7 @@ class DriftMonitor:
         name = f"window {len(self.windows)}" if window is None else window
         if any(known.name == name for known in self.windows):
             return None
-        now = counted(self.model, X, sites, self._edges, self._view)
+        now = counted(self.model, shown(self.before, X), sites, self._edges, self._view)
         self._all.add(name, now.counts, SPANS[-1])
         names = names_of(self.model, self._view)
         able = [site for site in now.sites if self._seen.get(site, 0) >= self.settle]
@@ -229,13 +237,15 @@ class DriftMonitor:
         """Write the monitor to a folder: its reference, the counts that it keeps, and what it found."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        self.model.save(path / "reference.fedspan", record=False)
+        for number, step in enumerate((*self.before, self.model)):
+            step.save(path / f"reference-{number}.fedspan", record=False)
         arrays: dict[str, Any] = {}
         streams = {"": self._all, **self._sites}
         for number, stream in enumerate(streams.values()):
             for i, counts in enumerate([stream.before, *(own for _, own in stream.last)]):
                 arrays |= {f"{number}-{i}-{j}": own for j, own in enumerate(counts)}
         about = {
+            "steps": len(self.before) + 1,
             "alpha": self.alpha,
             "settle": self.settle,
             "alike": self.alike,
@@ -265,7 +275,8 @@ class DriftMonitor:
         except (KeyError, ValueError) as error:
             raise InputError(f"{folder} is not the folder of a monitor, or is damaged: {error}") from None
         chosen = {name: about[name] for name in ("alpha", "settle", "alike")}
-        made = cls(load_model(path / "reference.fedspan"), **chosen)
+        steps = [load_model(path / f"reference-{number}.fedspan") for number in range(int(about["steps"]))]
+        made = cls(make_pipeline(*steps), **chosen)
         made._edges = np.array(about["edges"])
         if made._view is not None:
             made._view = {key: arrays.get(f"view {key}") for key in made._view}

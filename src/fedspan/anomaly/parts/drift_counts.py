@@ -21,8 +21,9 @@ from fedspan.federation.site.parameters import Matrix, Vector
 Array = NDArray[Any]
 View = dict[str, Any]
 
-#: Edges of standardised columns and directions: dense where most rows are.
-EDGES = np.concatenate([[-4.0, -3.0, -2.5, -2.0], np.linspace(-1.5, 1.5, 13), [2.0, 2.5, 3.0, 4.0]])
+#: Edges of standardised columns and directions: dense where most rows are. Not at round numbers: half of the rows of a
+#: column of two values may be at 1, and rounding must not carry them across an edge.
+EDGES = 1.0137 * np.concatenate([[-4.0, -3.0, -2.5, -2.0], np.linspace(-1.5, 1.5, 13), [2.0, 2.5, 3.0, 4.0]])
 #: Tables of more columns are compared by columns alone.
 _MOST_DIRECTIONS = 200
 #: Columns and directions that are counted, at most.

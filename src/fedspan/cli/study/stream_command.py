@@ -127,11 +127,11 @@ class Stream:
             plan, batch = study.stream, f"round-{number}"
             detector = model[-1]
             if monitor is not None:
-                monitor.watch(model[:-1].transform(fed) if len(model) > 1 else fed, window=batch)
+                monitor.watch(fed, window=batch)
             partial_fit(model, fed, decay=plan.decay, half_life=plan.half_life, batch=batch)
         counted = [site for site in marks if site in detector.batch_sites_]
         if plan.monitor and monitor is None and isinstance(detector, ExplainedDetector):
-            monitor = DriftMonitor(detector)
+            monitor = DriftMonitor(model)
         rows = {site: marks[site].rows - self.state.marks.get(site, Mark()).rows for site in counted}
         drifted = bool(monitor is not None and monitor.windows and monitor.windows[-1].drifted)
         about = {"round": number, "at": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows, "drift": drifted}

@@ -12,6 +12,7 @@ import fedspan as fs
 from fedspan.errors import InputError
 from fedspan.gateway.gateway_loop import gateway
 from fedspan.gateway.kept_sums import KeptSums
+from fedspan.gateway.row_reader import RowError, RowReader
 from fedspan.gateway.row_source import LONGEST, LineBuffer, RowFile, lines_of
 
 
@@ -139,6 +140,16 @@ def test_no_line_ends_the_gateway(form, line, model, tmp_path):
     rows.write_bytes(f"{first}{good}{line}\n{good}".encode())
     kept = run(model, rows)
     assert (kept.rows, kept.bad, kept.offset) == (2, 1, rows.stat().st_size)
+
+
+@pytest.mark.parametrize("line", [b"words", b"1,tcp", b"1,tcp,2,3", b" , ,"])
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_line_of_csv_with_other_cells_than_the_first_is_no_row(line, raw):
+    reader = RowReader(["bytes", "proto"] if raw else ["bytes"], "csv", raw=raw)
+    assert reader.row(b"bytes,proto,seconds") is None
+    with pytest.raises(RowError, match="as the first line has"):
+        reader.row(line)
+    assert reader.row(b"1,,2") == (["1", ""] if raw else [1.0])
 
 
 def test_a_row_whose_products_overflow_is_an_alarm_and_in_no_sum(model, tmp_path):

@@ -52,12 +52,13 @@ class RowReader:
             self._place = self._places(names)
             self.header = names
             return None
-        if self.raw:
-            return [cells[j] if j < len(cells) else None for j in self._place]
+        if len(cells) != len(self.header or []) or not any(cell.strip() for cell in cells):
+            raise RowError(f"it has {len(cells)} cells, and must have {len(self.header or [])} as the first line has")
+        found = [cells[j] for j in self._place]
         try:
-            return np.array([cells[j] for j in self._place], dtype=np.float64)
-        except (IndexError, ValueError):
-            raise RowError(f"it has {len(cells)} cells, and must have numbers in the model's columns") from None
+            return found if self.raw else np.array(found, dtype=np.float64)
+        except ValueError:
+            raise RowError("it must have numbers in the model's columns") from None
 
     def _of_json(self, line: bytes) -> Any:
         try:

@@ -266,3 +266,21 @@ def test_a_folder_that_may_not_be_written_to_is_named_with_the_file(tables, monk
     assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 2
     words = "out.csv cannot be read or written: Permission denied; choose another folder, or allow it there\n"
     assert capsys.readouterr().err == f"fedspan: {words}"
+
+
+def test_new_rows_may_have_another_encoding(folder):
+    """Exports of one program: with a mark of UTF-8, and in the letters of Windows; a file of plain letters fits all."""
+    files, _ = write_hospitals(folder), write_new(folder)
+    for file in files:
+        path = folder / file
+        path.write_text(path.read_text().replace("age", "Größe"), encoding="utf-8-sig")
+    assert main(["init", *files]) == 0
+    assert main(["run", "study.toml"]) == 0
+    found = []
+    for encoding in ("utf-8", "cp1252", "utf-16"):
+        text = (folder / "new.csv").read_text().replace("age", "Größe")
+        (folder / "more.csv").write_text(text, encoding=encoding)
+        assert main(["apply", "study", "more.csv", "--out", "scores.csv"]) == 0
+        found.append(pd.read_csv("scores.csv", sep=";", decimal=",", encoding=encoding)["score"])
+    pd.testing.assert_series_equal(found[0], found[1])
+    pd.testing.assert_series_equal(found[0], found[2])

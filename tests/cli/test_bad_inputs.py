@@ -230,6 +230,15 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
         RUN,
         "the target 'dose' is missing in",
     ),
+    "survival with one target of text": (
+        both(
+            replaced('"FedPCADetector"', '"FedCoxRegression"'),
+            replaced("[data]", '[data]\ntarget = ["age", "dose"]'),
+            *(frame(lambda t: t.assign(ward=t["age"], dose="yes"), f"{n}.csv") for n in "abc"),
+        ),
+        RUN,
+        "the target 'dose' holds text, and FedCoxRegression learns numbers: name another column, with 1 for an event",
+    ),
     "target of text": (
         both(regression('target = "dose"'), *(frame(lambda t: t.assign(dose="high"), f"{n}.csv") for n in "abc")),
         RUN,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv
 
-from fedspan.datasets.sources import Dialect, FileSource, missing_words, read_table
+from fedspan.datasets.sources import Dialect, FileSource, missing_words, read_as_shown, read_table
 from fedspan.datasets.sources.csv_dialect import detected
 from fedspan.errors import InputError
 
@@ -262,3 +262,35 @@ def test_a_wide_table_is_built_once(tmp_path, monkeypatch):
     assert list(frame.columns) == names
     assert (frame.to_numpy() == 1.5).all()
     assert len(built) < 5
+
+
+@pytest.mark.parametrize("first", ["sep=;\r\n", '"sep=;"\r\n', "\ufeffsep=;\n", "SEP=;\n"])
+def test_the_line_that_states_the_separator_is_no_row(tmp_path, first):
+    path = written(tmp_path, f'{first}a;b\n1,5;"x\ny"\n2,5;z\n')
+    assert detected(path) == Dialect(";", ",")
+    frame = read_table(path, detected(path))
+    assert frame["a"].tolist() == [1.5, 2.5]
+    assert frame["b"].tolist() == ["x\ny", "z"]
+
+
+@pytest.mark.parametrize("rows", [0, 3, 5000])
+def test_empty_rows_at_the_end_of_an_export_are_no_rows(tmp_path, rows):
+    text = "a;b;c\r\n1;x;\r\n;;\r\n2;;\r\n" + ";;\r\n" * rows
+    for end in (text, text.rstrip("\r\n"), text + " \r\n"):
+        frame = read_table(written(tmp_path, end), Dialect(";"))
+        assert frame["a"].fillna(0).tolist() == [1, 0, 2]  # one among others stays: it may stand for something
+
+
+def test_a_file_shows_its_own_dialect_where_none_is_stated(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("Größe;b\n1,5;x\n2,5;y\n", encoding="cp1252")
+    assert read_as_shown(path)["Größe"].tolist() == [1.5, 2.5]
+
+
+def test_many_rows_are_converted_by_column_at_a_time_as_few_are(tmp_path, monkeypatch):
+    path = written(tmp_path, "a,b,c\n" + "1.5,x,7\n" * 20_000 + "NA,y,?\n")
+    dialect = Dialect(missing=("?",))
+    at_a_time = read_table(path, dialect)
+    monkeypatch.setattr("fedspan.datasets.sources.csv_table._LONG", 10**9)
+    pd.testing.assert_frame_equal(at_a_time, read_table(path, dialect))
+    assert missing_words(at_a_time) == {"a": {"NA": 1}, "c": {"?": 1}}

@@ -13,7 +13,7 @@ from fedspan.cli.console import printable
 from fedspan.cli.study.run_folder import make_folder, saved_models
 from fedspan.cli.study.study_file import DataPlan, data_plan, read_copy, read_study
 from fedspan.cli.study.study_tables import read_tables
-from fedspan.datasets.sources import read_table
+from fedspan.datasets.sources import read_as_shown
 from fedspan.errors import InputError
 from fedspan.report.leak_page import write_leak_page
 
@@ -58,7 +58,7 @@ def audit_run(
         raise InputError(f"--image {image} must have at least one pixel each way")
     target = _target(run, model, truth)
     known: dict[str, Any] = {"bounds": _pair(bounds, ",", "--bounds", "0,1", float), "image_shape": shape}
-    known["public"] = None if public is None else _chosen(read_table(public), target.columns, public)
+    known["public"] = None if public is None else _chosen(read_as_shown(public), target.columns, public)
     card = _card(target, known)
     card = replace(card, remarks=(*card.remarks, *target.remarks))
     if compare is not None:
@@ -105,7 +105,7 @@ def _target(run: Path, model: Path | None, truth: Path | None) -> _Target:
     if truth is not None and truth.suffix == ".toml":
         return _Target(received, preprocess, columns, _rows(read_study(truth).data))
     if truth is not None:
-        return _Target(received, preprocess, columns, _chosen(read_table(truth), columns, truth))
+        return _Target(received, preprocess, columns, _chosen(read_as_shown(truth), columns, truth))
     if not (run / "study.toml").is_file():
         return _Target(received, preprocess, columns, None)
     try:  # the study's files may have been moved, or have changed

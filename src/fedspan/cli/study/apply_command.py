@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +108,8 @@ def _training(study: Path, site: str | None) -> _Training:
     data = read_copy(study)[1].table("data")
     sites = data.raw.get("sites", {})
     tables = [data.raw.get("file", ""), *(sites.values() if isinstance(sites, dict) else ())]
-    is_csv = any(isinstance(table, str) and _is_csv(Path(table)) for table in tables)
+    files = [table.get("file", "") if isinstance(table, dict) else table for table in tables]
+    is_csv = any(isinstance(file, str) and _is_csv(Path(file)) for file in files)
     return _Training(stated(data) if is_csv else None, data.value("task", str), data.value("site_column", str), site)
 
 
@@ -117,11 +118,13 @@ def _is_csv(file: Path) -> bool:
 
 
 def _dialect(new: Path, trained: Dialect | None) -> Dialect | None:
-    """Return how a CSV file is written: as those of the study, unless its first lines show another separator."""
+    """Return how a CSV file is written: as those of the study, unless it shows another separator or encoding."""
     if not _is_csv(new) or not new.is_file():
         return None
-    found = detected(new)
-    return trained if trained is not None and found.separator == (trained.separator or ",") else found
+    trained = trained or Dialect()
+    found = detected(new, trained.encoding)
+    same = found.separator == (trained.separator or ",")
+    return replace(trained, encoding=found.encoding) if same else replace(found, missing=trained.missing)
 
 
 def _results(steps: Sequence[Any], frame: pd.DataFrame, training: _Training, new: Path) -> pd.DataFrame:

@@ -54,12 +54,23 @@ def study_tables(study: Study) -> list[SiteTable]:
     tables = read_tables(study.data, text=first.takes_text)
     if is_regressor(model) or isinstance(model, FedSurvival):
         texts = {
-            table.name: f"the target {listed(study.data.target)} holds text, and {type(model).__name__} learns numbers"
+            table.name: f"the target {listed(found)} holds text, and {type(model).__name__} learns numbers"
             for table in tables
-            if table.target is not None and table.target.dtype.kind not in "buif"
+            if (found := _texts(study.data.target, table.target))
         }
-        _refuse(texts, "name another column, or state 'decimal' or 'missing' in [data]")
+        event = ", with 1 for an event and 0 for none" if isinstance(model, FedSurvival) else ""
+        _refuse(texts, f"name another column{event}, or state 'decimal' or 'missing' in [data]")
     return tables
+
+
+def _texts(names: Sequence[str], target: NDArray[Any] | None) -> list[str]:
+    """Return the columns of a target that hold text: where one does, all are text in the array."""
+    if target is None or target.dtype.kind in "buif":
+        return []
+    import pandas as pd
+
+    columns = zip(names, target.reshape(len(target), -1).T, strict=True)
+    return [name for name, column in columns if pd.to_numeric(pd.Series(column), errors="coerce").isna().any()]
 
 
 def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:

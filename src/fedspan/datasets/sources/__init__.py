@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from fedspan.datasets.sources.csv_dialect import Dialect, detected
 from fedspan.datasets.sources.csv_table import Words
-from fedspan.datasets.sources.file_source import CSV_ENDINGS, ENDINGS, FileSource, missing_words, read_table
+from fedspan.datasets.sources.file_source import (
+    CSV_ENDINGS,
+    ENDINGS,
+    FileSource,
+    missing_words,
+    read_as_shown,
+    read_table,
+)
 from fedspan.datasets.sources.query_source import QuerySource
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.sql_source import SqlSource
@@ -28,6 +35,7 @@ __all__ = [
     "Words",
     "detected",
     "missing_words",
+    "read_as_shown",
     "read_table",
     "stream",
 ]

@@ -18,6 +18,8 @@ from fedspan.errors import InputError
 DIALECT_KEYS = ("separator", "decimal", "thousands", "encoding", "missing")
 _SEPARATORS = (",", ";", "\t", "|")
 _THOUSANDS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f")
+#: What Excel takes from a first line, and other programs write there for it.
+SEPARATOR_LINE = re.compile(r"\ufeff?\"?sep=(.)\"?\s*$", re.IGNORECASE)
 _LOOK = 2**16  # bytes at the head of a file, which decide the dialect
 
 
@@ -84,8 +86,10 @@ def stated(section: Section, default: Dialect | None = None) -> Dialect:
         return replace(default or Dialect(), **given)
 
 
-def detected(file: Path) -> Dialect:
+def detected(file: Path, usual: str = "utf-8") -> Dialect:
     r"""Return the dialect that the beginning of a CSV file is written in.
+
+    `usual` is the encoding where the file shows none, since its letters are those of all encodings.
 
     Examples
     --------
@@ -97,11 +101,14 @@ def detected(file: Path) -> Dialect:
     """
     with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
         data = raw.read(_LOOK)
-    encoding = _encoding_of(data)
+    encoding = _encoding_of(data, usual)
     lines = data.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
     lines = [line for line in (lines[:-1] if len(data) == _LOOK else lines) if line.strip()][:200]
+    named = SEPARATOR_LINE.match(lines[0]) if lines else None
     separator = max(_SEPARATORS, key=lambda one: _fits(lines, one))
     separator = separator if _fits(lines, separator) > (0, 0.0) else ","
+    if named:
+        separator, lines = named[1], lines[1:]
     cells = [cell.strip() for row in csv.reader(lines[1:], delimiter=separator) for cell in row]
     return _with_numbers(Dialect(separator, encoding=encoding), cells)
 
@@ -128,13 +135,15 @@ def _with_numbers(dialect: Dialect, cells: list[str]) -> Dialect:
     return replace(dialect, thousands=likely) if counts[likely] > others else dialect
 
 
-def _encoding_of(data: bytes) -> str:
+def _encoding_of(data: bytes, usual: str) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
+    if data.isascii():
+        return usual
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
-        return "cp1252"
+        return "cp1252" if usual == "utf-8" else usual
     return "utf-8"
 
 

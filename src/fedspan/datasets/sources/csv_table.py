@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fedspan.datasets.sources.csv_dialect import Dialect, detected
+from fedspan.datasets.sources.csv_dialect import SEPARATOR_LINE, Dialect, detected
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,9 +82,10 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
         bad_rows.clear()
         try:
             types = dict.fromkeys(wanted, pa.string())
-            return arrow_csv.read_csv(
+            found = arrow_csv.read_csv(
                 file, **options(lines=newlines, block=block, column_types=types, include_columns=wanted)
             )
+            return found.slice(0, len(found) - _empty_at_end(file, separator))
         except pa.ArrowInvalid:
             if not bad_rows:
                 raise
@@ -91,15 +94,18 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
             _refuse_row(bad_rows, file)
             raise
 
+    def settled_column(column: list[pa.ChunkedArray]) -> tuple[pa.ChunkedArray, dict[str, int]]:
+        found, counts = _settled(column.pop(), dialect)  # the text of a column goes as its numbers come
+        found.validate(full=pa.types.is_string(found.type))
+        return found, counts
+
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
-        texts = texts_of(wanted).columns[::-1]
-        columns = []
-        for name in wanted:
-            settled, counts = _settled(texts.pop(), dialect)  # the text of a column goes as its numbers come
-            settled.validate(full=pa.types.is_string(settled.type))
-            columns.append(settled)
-            words.update({name: counts} if counts else {})
-        yield from pa.table(columns, names=wanted).to_batches()
+        texts = [[column] for column in texts_of(wanted).columns]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            long = any(len(column) > _LONG for (column,) in texts)
+            found = list((pool.map if long else map)(settled_column, texts))
+        words.update({name: counts for name, (_, counts) in zip(wanted, found, strict=True) if counts})
+        yield from pa.table([column for column, _ in found], names=wanted).to_batches()
 
     if len(names) < len(all_names):
         _refuse_unnamed(arrow_csv.read_csv(file, **options(lines=True, column_types={"": pa.string()})), file)
@@ -117,6 +123,12 @@ _MISSING_NUMBERS = (
 _LOOKS_PLAIN = re.compile(r"\s*([-+.\d].*|true|false|inf|infinity|)\s*", re.IGNORECASE)
 #: Bytes of the largest block of rows that is converted at a time.
 _LARGEST_BLOCK = 2**26
+#: Bytes at the end of a file that are looked at for empty rows.
+_TAIL = 2**12
+#: Columns that are converted at a time.
+_THREADS = min(8, os.cpu_count() or 1)
+#: Rows of a column that is worth a thread.
+_LONG = 2**14
 #: Rows of a column whose cells show that it is text.
 _FIRST_ROWS = 50
 #: Lines above the names of the columns, and that of the names.
@@ -128,6 +140,9 @@ def _header(file: Path, encoding: str, separator: str) -> tuple[list[str], int]:
     with _opened(file) as raw, io.TextIOWrapper(raw, encoding, newline="") as text:
         reader, above, rows = csv.reader(text, delimiter=separator), 0, []
         for row in islice(reader, _MOST_TITLES):
+            if not above and SEPARATOR_LINE.match(separator.join(row)):
+                above = reader.line_num
+                continue
             rows += [(above, row)] if row else []
             above = reader.line_num
             if len(row) > 1:
@@ -136,6 +151,22 @@ def _header(file: Path, encoding: str, separator: str) -> tuple[list[str], int]:
     named = len(rows[-1][1]) > 1 and not any(cell and _LOOKS_PLAIN.fullmatch(cell) for cell in rows[-1][1])
     lines, first = rows[-1] if named else rows[0]
     return [first[0].removeprefix("\ufeff"), *first[1:]], lines
+
+
+def _empty_at_end(file: Path, separator: str) -> int:
+    """Return the number of lines at the end of a file that hold separators alone, as spreadsheets export empty rows."""
+    if file.name.lower().endswith(".gz"):
+        return 0
+    space, count = f" \t\r\n{separator}".encode(), _TAIL
+    with file.open("rb") as raw:
+        size = raw.seek(0, os.SEEK_END)
+        while True:
+            raw.seek(max(0, size - count))
+            tail = raw.read()
+            empty = tail[len(tail.rstrip(space)) :]
+            if len(empty) < len(tail) or count >= size:
+                return sum(separator.encode() in line for line in empty.splitlines()[1:])
+            count *= 8
 
 
 def _is_word(cell: str | None) -> bool:

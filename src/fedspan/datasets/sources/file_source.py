@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, Dialect
+from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, Dialect, detected
 from fedspan.datasets.sources.csv_table import Opened, Words, open_csv
 from fedspan.datasets.sources.row_filter import RowFilter
 from fedspan.datasets.sources.table_source import Choose, batch_rows, chosen, read_batches
@@ -128,6 +128,12 @@ def missing_words(frame: pd.DataFrame) -> Words:
 def read_table(file: Path, dialect: Dialect | None = None) -> pd.DataFrame:
     """Read a whole file, or raise an `InputError` with the reason."""
     return FileSource(file, dialect or Dialect()).read()
+
+
+def read_as_shown(file: Path) -> pd.DataFrame:
+    """Read a whole file; a CSV file in the dialect that it shows."""
+    is_csv = file.is_file() and FileSource(file).ending in CSV_ENDINGS
+    return read_table(file, detected(file) if is_csv else None)
 
 
 def _open_npz(file: Path) -> Opened:

@@ -322,9 +322,9 @@ def _read(table: Any) -> Any:
     """Return a table, read from its file where it is a path."""
     if not isinstance(table, str | os.PathLike):
         return table
-    from fedspan.datasets.sources import read_table  # loads scikit-learn
+    from fedspan.datasets.sources import read_as_shown  # loads scikit-learn
 
-    return read_table(Path(table))
+    return read_as_shown(Path(table))
 
 
 def _without_columns(X: Any, wanted: Mapping[str, Any], whose: str = "X") -> tuple[Any, list[Any]]:

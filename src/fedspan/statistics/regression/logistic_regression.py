@@ -174,6 +174,13 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
         ]
         return f"{left[1][1]} Regression Results", left, [*right, *self._likelihoods()]
 
+    def _notes(self, given: Sequence[str] | None = None) -> list[str]:
+        first, *others = (str(label) for label in self.classes_)
+        if (first, *others) == ("0", "1"):
+            return super()._notes(given)
+        what = repr(others[0]) if len(others) == 1 else "each class"
+        return [*super()._notes(given), f"Coefficients are log odds of {what} against {first!r}."]
+
     def _likelihoods(self) -> list[tuple[str, str]]:
         found = [("Log-Likelihood", f"{self.loglik_:.5g}")]
         if np.isfinite(self.null_loglik_):

@@ -417,6 +417,22 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
         RUN,
         "is not valid TOML: a table or key is there twice, at line",
     ),
+    "text in UTF-16": (
+        lambda folder: (folder / "b.csv").write_text("age,dose\n1,2\n", encoding="utf-16"),
+        RUN,
+        "b.csv is text in UTF-16: state its encoding, encoding = 'utf-16'",
+    ),
+    "a path of Windows": (replaced("b.csv", "C:\\daten\\b.csv"), RUN, "; in paths write / instead, or put them in"),
+    "a table of two columns of numbers": (
+        lambda folder: [rows(0, 300)[["age", "dose"]].to_csv(folder / f"{name}.csv", index=False) for name in "abc"],
+        ["describe", "study.toml", "--crosstab", "age", "dose"],
+        "different values, and a table has at most 10,000 cells: name columns of few values",
+    ),
+    "archive of one row": (
+        both(replaced("b.csv", "b.npz"), lambda folder: np.savez(folder / "b.npz", X=np.ones(3))),
+        RUN,
+        "must hold an array X of rows and columns of numbers; it holds X (3,)",
+    ),
     "run of a table": (nothing, ["run", "a.csv"], "; name a TOML file"),
     "unknown paper": (nothing, ["reproduce", "fedx"], "invalid choice: 'fedx'"),
 }

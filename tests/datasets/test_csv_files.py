@@ -294,3 +294,11 @@ def test_many_rows_are_converted_by_column_at_a_time_as_few_are(tmp_path, monkey
     monkeypatch.setattr("fedspan.datasets.sources.csv_table._LONG", 10**9)
     pd.testing.assert_frame_equal(at_a_time, read_table(path, dialect))
     assert missing_words(at_a_time) == {"a": {"NA": 1}, "c": {"?": 1}}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_the_first_letter_that_is_not_ascii_shows_the_encoding_wherever_it_is(tmp_path, encoding):
+    path = tmp_path / "rows.csv"
+    path.write_text("a;b\n" + "1;x\n" * 40_000 + "2;ä\n", encoding=encoding)
+    assert detected(path).encoding == encoding
+    assert read_as_shown(path)["b"].iloc[-1] == "ä"

@@ -45,6 +45,8 @@ def _read(path: Path) -> tuple[str, dict[str, Any] | str]:
         if what.startswith("Cannot declare"):  # a name follows, and there is only one reason
             what = "a table or key is there twice"
         said = f"{what}, at {place.removesuffix(')')}" if what.startswith(_SAFE) else f"at {place.removesuffix(')')}"
+        if "'\\'" in what:
+            said += "; in paths write / instead, or put them in single quotes"
         other = "" if path.suffix == ".toml" else "; name a TOML file"
         return "", f"{path} is not valid TOML: {said}{other}"
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets in brackets in ...

@@ -100,8 +100,10 @@ def detected(file: Path, usual: str = "utf-8") -> Dialect:
     Dialect(separator=';', decimal=',', encoding='utf-8', missing=(), thousands=None)
     """
     with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
-        data = raw.read(_LOOK)
-    encoding = _encoding_of(data, usual)
+        data = letters = raw.read(_LOOK)
+        while letters.isascii() and (more := raw.read(_LOOK)):
+            letters = more
+    encoding = _encoding_of(letters, usual)
     lines = data.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
     lines = [line for line in (lines[:-1] if len(data) == _LOOK else lines) if line.strip()][:200]
     named = SEPARATOR_LINE.match(lines[0]) if lines else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -327,7 +328,11 @@ def _refuse_no_text(file: Path, encoding: str) -> None:
         head = raw.read(2**16)
     if not head.strip():
         raise InputError(f"{file} is empty: its first line must name the columns")
-    if b"\0" in head and not encoding.lower().startswith(("utf-16", "utf-32", "utf16", "utf32")):
+    if encoding.lower().startswith(("utf-16", "utf-32", "utf16", "utf32")):
+        return
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{file} is text in UTF-16: state its encoding, encoding = 'utf-16'")
+    if b"\0" in head:
         raise ValueError("no text")
 
 

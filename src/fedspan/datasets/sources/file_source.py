@@ -143,9 +143,10 @@ def _open_npz(file: Path) -> Opened:
         raise InputError(f"{file} holds a single array, and must be an NPZ archive with an array X")
     with loaded as arrays:
         found = {key: arrays[key] for key in arrays.files}
+    shapes = [f"{key} {array.shape}" for key, array in found.items()] or ["nothing"]
     X = found.pop("X", np.zeros(0))
     if X.ndim != 2 or X.dtype.kind not in "buif":
-        raise InputError(f"{file} must hold an array X of rows and columns of numbers; it holds {', '.join(found)}")
+        raise InputError(f"{file} must hold an array X of rows and columns of numbers; it holds {', '.join(shapes)}")
     names = [str(name) for name in found.pop("feature_names", [f"x{i}" for i in range(X.shape[1])])]
     if len(set(names)) != X.shape[1]:
         raise InputError(f"{file}: feature_names has {len(set(names))} different names for {X.shape[1]} columns")

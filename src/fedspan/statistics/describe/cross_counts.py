@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_NAMES = 256
+#: Cells of a table: which of them can stay visible takes time by the square of their number.
+_MOST_CELLS = 10_000
 
 
 @step("describe.cross_counts", reveals="sums")
@@ -131,6 +133,11 @@ def crosstab_of(
 ) -> Crosstab:
     """Return the counts of two columns; names without rows stay if `keep_empty`."""
     lists = [_names(columns, j) for j in at]
+    if len(lists[0]) * len(lists[1]) > _MOST_CELLS:
+        raise InputError(
+            f"columns {columns.names[at[0]]!r} and {columns.names[at[1]]!r} have {len(lists[0])} and {len(lists[1])} "
+            f"different values, and a table has at most {_MOST_CELLS:,} cells: name columns of few values"
+        )
     first_names, second_names = (np.array(names, dtype=str) for names in lists)
     total = seen.sum(local_cross_counts, first=at[0], second=at[1], first_names=first_names, second_names=second_names)
     counts = np.maximum(whole(total, counts=(len(lists[0]), len(lists[1])))["counts"], 0)

@@ -199,7 +199,9 @@ def read_owner(folder: Path) -> tuple[str, str]:
         if kind not in KINDS:
             raise ValueError
     except OSError:
-        raise InputError(f"{folder} is not a kit: it has no fedspan.json; 'fedspan site enroll' makes a kit") from None
+        raise InputError(
+            f"{folder} is not a kit: it has no fedspan.json; 'fedspan site enroll', 'coordinator enroll' or 'user enroll' makes one"
+        ) from None
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{file} is damaged: make the kit again") from None
     return kind, name

@@ -241,3 +241,29 @@ def test_where_a_password_is_not(tmp_path, arguments, problem):
         secret_of(env, file, tmp_path)
     for text in ("NO_SUCH_VARIABLE", "hunter-22", "gone"):  # which may be the password itself
         assert text not in str(caught.value)
+
+
+def test_lines_of_json_are_a_table_whose_keys_name_the_columns(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1, "b": "x"}\n{"b": "y", "a": 2.5}\n{"a": null}\n')
+    frame = read_table(path)
+    assert frame["a"].tolist()[:2] == [1, 2.5]
+    assert frame.isna().to_numpy().tolist() == [[False, False], [False, False], [True, True]]
+    assert list(FileSource(path).read(lambda names: ["b"])) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty: its lines must be JSON objects"),
+        ('{"a": 1}\nno row 7001\n', "it is damaged, or of another kind"),
+        ('{"a": 1}\n{"a": "7001"}\n', "Column.*changed from number to string in row 1"),
+        ('{"a": {"b": 1}}\n', "must hold numbers, text, times or durations"),
+    ],
+)
+def test_lines_that_are_no_rows_are_refused_without_a_value(tmp_path, text, problem):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=problem) as caught:
+        read_table(path)
+    assert "7001" not in str(caught.value)

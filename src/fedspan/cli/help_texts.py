@@ -22,7 +22,7 @@ A study:
     output = "results"                # optional, default: the study's name without .toml
 
     [data]                            # paths are relative to the study file
-    file = "all.csv"                  # one table (CSV, Parquet, Feather, Excel or NPZ) with ...
+    file = "all.csv"                  # one table (CSV, JSON lines, Parquet, Feather, Excel or NPZ) with ...
     site_column = "hospital"          # ... a column that names each row's site
     # or one table per site:
     # sites = { north = "north.csv", south = "south.parquet", west = { file = "west.csv", separator = ";" } }

@@ -163,7 +163,7 @@ def _add_local(commands: Commands) -> None:
         "apply",
         "write what a trained model gives for each row of a new table",
         _path("study", "STUDY", "output folder of 'fedspan run', or a saved model or pipeline"),
-        _path("new", "NEW", "the table of the new rows: CSV, Parquet, Feather, Excel or NPZ"),
+        _path("new", "NEW", "the table of the new rows: CSV, JSON lines, Parquet, Feather, Excel or NPZ"),
         _path("--out", "FILE", "where to write: a .csv or .parquet file", required=True),
         _option("--site", "the site of all new rows, for models that differ by site", metavar="NAME"),
         description=help_texts.APPLY,
@@ -173,7 +173,7 @@ def _add_local(commands: Commands) -> None:
     commands.add(
         "gateway",
         "score rows as they come, and write alarms, on a small device",
-        _path("model", "MODEL", "what detector.export('detector.npz') wrote"),
+        _path("model", "MODEL", "what fs.export(fs.load('study'), 'detector.npz') wrote"),
         _path("--rows", "FILE", "read rows from a file instead of standard input"),
         _option("--follow", "with --rows: wait for further rows at the end of the file", action="store_true"),
         _option(

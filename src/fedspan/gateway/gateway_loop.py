@@ -164,7 +164,7 @@ def _scorer(model: Path) -> Scorer:
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise InputError(
             f"{model} is not an exported detector, or is damaged ({type(error).__name__}): write one by "
-            "detector.export('detector.npz')"
+            "detector.export or fs.export(fs.load('study'), 'detector.npz')"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Reading tables where they live: CSV, Parquet, Feather, Excel and NPZ files, databases, and SQL queries on files.
+"""Reading tables where they live: files (CSV, JSON lines, Parquet, Feather, Excel, NPZ), databases, and SQL on files.
 
 A table becomes a pandas frame of plain columns: numbers, text, times and durations. Missing numbers are NaN; whole
 numbers and truth values with gaps become floats, and so do decimals. Missing cells of text stay missing. Files are read

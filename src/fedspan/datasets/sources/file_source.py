@@ -1,4 +1,4 @@
-"""Tables in files: CSV, Parquet, Feather, Excel and NPZ, recognised by the ending of their names."""
+"""Tables in files: CSV, JSON lines, Parquet, Feather, Excel and NPZ, recognised by the ending of their names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _DATASETS = {".parquet": "parquet", ".feather": "ipc", ".arrow": "ipc"}
 _EXCEL = (".xlsx", ".xls", ".ods")
-ENDINGS = (*CSV_ENDINGS, *_DATASETS, *_EXCEL, ".npz")
+_JSON = (".jsonl", ".ndjson")
+ENDINGS = (*CSV_ENDINGS, *_JSON, *_DATASETS, *_EXCEL, ".npz")
 
+#: Bytes of JSON whose values settle the type of a column.
+_JSON_BLOCK = 2**24
 _WORDS = "words taken as missing"
 #: Rows of a sheet among which the one with the names of the columns is looked for.
 _MOST_TITLES = 50
@@ -108,6 +111,8 @@ class FileSource:
         ending = self.ending
         if ending in CSV_ENDINGS:
             return open_csv(self.file, self.dialect, "\t" if ending.startswith(".tsv") else ",", words)
+        if ending in _JSON:
+            return _open_json(self.file)
         if ending == ".npz":
             return _open_npz(self.file)
         if ending in _EXCEL:
@@ -134,6 +139,20 @@ def read_as_shown(file: Path) -> pd.DataFrame:
     """Read a whole file; a CSV file in the dialect that it shows."""
     is_csv = file.is_file() and FileSource(file).ending in CSV_ENDINGS
     return read_table(file, detected(file) if is_csv else None)
+
+
+def _open_json(file: Path) -> Opened:
+    """Open a file of JSON objects, one a line, whose keys name the columns; a row may lack some."""
+    from pyarrow import json
+
+    if not file.stat().st_size:
+        raise InputError(f"{file} is empty: its lines must be JSON objects")
+    table = json.read_json(file, read_options=json.ReadOptions(block_size=_JSON_BLOCK))
+
+    def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+        yield from table.select(wanted).to_batches()
+
+    return list(table.column_names), batches
 
 
 def _open_npz(file: Path) -> Opened:
@@ -224,7 +243,7 @@ def _reason(error: Exception, encoding: str) -> str:
         return f"it is not {what}; state its encoding, for example encoding = {other!r}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    structure = ("Parquet", "Not a Feather", "File is not a zip", "Not an Arrow")
+    structure = ("Parquet", "Not a Feather", "File is not a zip", "Not an Arrow", "JSON parse error: Column(")
     if any(word in str(error)[:80] for word in structure):
         return str(error).splitlines()[0]
     return (

@@ -200,7 +200,8 @@ def read_owner(folder: Path) -> tuple[str, str]:
             raise ValueError
     except OSError:
         raise InputError(
-            f"{folder} is not a kit: it has no fedspan.json; 'fedspan site enroll', 'coordinator enroll' or 'user enroll' makes one"
+            f"{folder} is not a kit: it has no fedspan.json; 'fedspan site enroll', 'coordinator enroll' or "
+            "'user enroll' makes one"
         ) from None
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{file} is damaged: make the kit again") from None

@@ -185,3 +185,38 @@ def test_a_word_is_no_truth_value(estimator, name):
     y = X @ [1.0, 2.0, 3.0, 4.0] if get_tags(model).target_tags.required else None
     with pytest.raises(InputError, match=f"{name}='no' must be True or False"):
         model.fit(X, y, sites=np.arange(60) % 3)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.date_range("2020-01-01", periods=60),
+        pd.date_range("2020-01-01", periods=60, tz="UTC"),
+        pd.timedelta_range("1D", periods=60),
+        pd.period_range("2020-01", periods=60),
+        pd.interval_range(0, 60),
+    ],
+    ids=["dates", "dates with a zone", "durations", "periods", "intervals"],
+)
+def test_columns_of_times_are_named_with_the_encoder_as_the_way_out(times):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"]).assign(when=times)
+    sentence = r"^X holds times in column 'when', and FedPCA takes numbers: .*FedTabularEncoder"
+    with pytest.raises(InputError, match=sentence):
+        fs.FedPCA(1).fit(frame, sites=np.arange(60) % 3)
+    fs.FedTabularEncoder().fit(frame, sites=np.arange(60) % 3)
+
+
+def test_columns_of_one_name_are_refused_wherever_a_table_comes_in():
+    """Columns are matched by name: of two with one name, a site in another order would send the wrong one."""
+    frame = pd.DataFrame(np.ones((6, 3)), columns=["a", "b", "a"])
+    with pytest.raises(InputError, match="X has two columns named 'a': rename one of them"):
+        fs.FedPCA(1).fit(frame, sites=[0, 1] * 3)
+    with pytest.raises(InputError, match="site '0': X has two columns named 'a': rename one of them"):
+        fs.federate(frame, sites=[0, 1] * 3)
+
+
+def test_a_table_without_columns_and_a_target_of_times_are_refused():
+    with pytest.raises(InputError, match="X has no columns"):
+        fs.FedPCA(1).fit(pd.DataFrame(index=range(6)))
+    with pytest.raises(InputError, match="y holds times or other things, and FedLinearRegression takes numbers"):
+        fs.FedLinearRegression().fit(np.ones((6, 1)), list(pd.date_range("2020-01-01", periods=6)))

@@ -211,3 +211,9 @@ def test_the_folder_of_a_study_is_loaded_as_its_whole_pipeline(tmp_path):
     pipeline[1].save(tmp_path / "model.fedspan")
     loaded = fs.load(tmp_path)
     np.testing.assert_array_equal(loaded.transform(X), pipeline.transform(X))
+
+
+def test_a_folder_is_no_file_to_save_in(tmp_path):
+    model = fs.FedPCA(1).fit(np.eye(3))
+    with pytest.raises(InputError, match="is a folder: name a file in it"):
+        fs.save(model, tmp_path)

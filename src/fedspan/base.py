@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from fedspan.checks import as_table, gaps, text_columns, true_or_false
+from fedspan.checks import as_table, gaps, text_columns, time_columns, true_or_false
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -342,8 +342,11 @@ class FedEstimator(_Parameters, BaseEstimator):
             table: NDArray[Any] = validate_data(
                 self, X, reset=reset, dtype=[np.float64, np.float32], **sparse, **checks
             )
-        except ValueError:  # scikit-learn's error would show a cell, or advise another estimator
-            found = [] if hasattr(X, "tocsr") else text_columns(X)
+        except (ValueError, TypeError) as error:  # scikit-learn's would show a cell, or advise another estimator
+            times = time_columns(X)
+            if isinstance(error, TypeError) and not times:
+                raise
+            found = times or ([] if hasattr(X, "tocsr") else text_columns(X))
             bad = "" if found or hasattr(X, "tocsr") or not checks.get("ensure_all_finite", True) else gaps(X)
             if bad:
                 raise InputError(f"X contains NaN or infinity: feature {bad}; fill or drop them first") from None
@@ -351,8 +354,8 @@ class FedEstimator(_Parameters, BaseEstimator):
                 raise
             which = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
             raise InputError(
-                f"X holds text in column {which}, and {type(self).__name__} takes numbers: {self._way_out_of_text}, or "
-                "leave it out"
+                f"X holds {'times' if times else 'text'} in column {which}, and {type(self).__name__} takes numbers: "
+                f"{self._way_out_of_text}, or leave it out"
             ) from None
         return table
 

@@ -201,7 +201,21 @@ numpy.reshape(X, (-1, 1)) is one column, numpy.reshape(X, (1, -1)) is one row
         raise InputError(
             "X holds complex numbers. Complex data not supported: give real and imaginary parts as columns of their own"
         )
+    if hasattr(table, "iloc"):
+        names = table.columns
+        if not len(names):
+            raise InputError("X has no columns: name some to learn from")
+        if not names.is_unique:
+            raise InputError(f"X has two columns named {str(names[names.duplicated()][0])!r}: rename one of them")
     return X
+
+
+def time_columns(X: Any) -> list[str]:
+    """Return the columns of a data frame that hold times, durations or intervals."""
+    if not hasattr(X, "iloc"):
+        return []
+    kinds = ("datetime", "timedelta", "period", "interval")
+    return [repr(str(name)) for name, dtype in zip(X.columns, X.dtypes, strict=True) if str(dtype).startswith(kinds)]
 
 
 def gaps(X: Any) -> str:

@@ -67,6 +67,8 @@ def save(model: Any, path: str | os.PathLike[str], *, record: bool = True) -> No
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist: make it first")
+    if target.is_dir():
+        raise InputError(f"{target} is a folder: name a file in it, such as {target / 'model.fedspan'}")
     descriptor, temporary = temporary_beside(target)
     try:
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:

@@ -62,6 +62,9 @@ class SiteData:
         X = as_pandas(X)
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             self.feature_names = tuple(str(column) for column in X.columns)
+            if len(set(self.feature_names)) < len(self.feature_names):
+                twice = [one for one in self.feature_names if self.feature_names.count(one) > 1]
+                raise InputError(f"site {name!r}: X has two columns named {twice[0]!r}: rename one of them")
             # Later writes to the caller's frame do not reach the site, nor with a ledger those to its arrays.
             self.frame = X.copy(deep=ledger is not None or not copies_on_write())
         if hasattr(X, "tocsr"):

@@ -133,9 +133,10 @@ class FedRegression(TreatmentCoding):
                 ),
                 dtype=np.float64,
             )
-        except ValueError:
-            if np.asarray(y).dtype.kind in "OUS":  # scikit-learn's error would show a target
-                raise InputError(f"y holds text, and {type(self).__name__} takes numbers") from None
+        except (ValueError, TypeError) as error:
+            if np.asarray(y).dtype.kind in "OUSmM":  # scikit-learn's error would show a target
+                what = "text" if isinstance(error, ValueError) else "times or other things"
+                raise InputError(f"y holds {what}, and {type(self).__name__} takes numbers") from None
             raise
         check_consistent_length(as_table(X), found)
         bad = int((~np.isfinite(found)).sum())

@@ -27,7 +27,7 @@ def test_fields_of_truth_values_are_events():
     with pytest.raises(InputError, match="must have two: a time and an event"):
         pair(np.zeros(2, dtype=[("a", float)]))
     with pytest.raises(InputError, match="y holds text"):
-        times_and_events(np.array([["1", "dead"]], dtype=object), "a")
+        times_and_events(np.array([["1", "dead"]], dtype=object))
 
 
 def test_an_owner_names_two_columns_and_refuses_counts_of_few_rows(tmp_path):

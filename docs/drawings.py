@@ -50,6 +50,7 @@ WORDS = {
     "federation": "site, step, call, replies, policy, journal, record",
     "durable": "append-only files",
     "wire": "the message format",
+    "arrays": "types of arrays",
     "checks": "checks of numbers and names",
     "errors": "one base class for all errors",
 }

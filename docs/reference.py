@@ -75,7 +75,7 @@ GROUPS = {
 TOPICS = {topic.rooms[0]: topic for topics in GROUPS.values() for topic in topics}
 EXAMPLES = Path(__file__).parent.parent / "examples"
 #: Rooms whose names are for fedspan's own modules only.
-INTERNAL = {"__main__", "checks", "durable", "progress"}
+INTERNAL = {"__main__", "arrays", "checks", "durable", "progress"}
 
 
 def public_names(module: ModuleType) -> dict[str, list[str]]:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedspan.aggregation.safe_arithmetic import mixture
+from fedspan.arrays import Vector
 from fedspan.errors import InputError
 
 Points = NDArray[np.float64]  # (L, d)
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.aggregator import Aggregate, Given, Points, Vector
+from fedspan.aggregation.aggregator import Aggregate, Given, Points
+from fedspan.arrays import Vector
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedspan.aggregation.aggregator import Aggregate, Given, Points, Vector
+from fedspan.aggregation.aggregator import Aggregate, Given, Points
 from fedspan.aggregation.safe_arithmetic import mixture, shrunk
+from fedspan.arrays import Vector
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.linalg.medians.vector_median import geometric_median

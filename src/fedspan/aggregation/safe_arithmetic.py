@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from fedspan.arrays import Floats
 
 _HUGE = 2.0**980
 _SHRINK = 2.0**-40
 
 
-def shrunk(points: Array) -> tuple[Array, float]:
+def shrunk(points: Floats) -> tuple[Floats, float]:
     """Return `points` times a power of two, and that power: 1, unless sums or norms of such numbers may overflow."""
     if points.size == 0 or max(points.max(), -points.min()) < _HUGE:
         return points, 1.0
     return points * _SHRINK, _SHRINK
 
 
-def mixture(points: Array, shares: Array) -> Array:
+def mixture(points: Floats, shares: Floats) -> Floats:
     """Return ``sum_l shares_l points_l / sum_l shares_l`` (d,), clipped to the points (L, d) that have a share.
 
     Otherwise rounding could move the mean of equal points by a last digit. Shares (L, d) or (L, 1) are not negative and
@@ -37,11 +36,11 @@ def mixture(points: Array, shares: Array) -> Array:
     return np.asarray(np.clip(mean, low, high))
 
 
-def norms(rows: Array) -> Array:
+def norms(rows: Floats) -> Floats:
     """Return the Euclidean norm of each row (L, d), also where squares overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
         squares = np.einsum("ld,ld->l", rows, rows)
-    result: Array = np.sqrt(squares)
+    result: Floats = np.sqrt(squares)
     for i in np.flatnonzero(~((squares > 1e-280) & (squares < 1e300))):
         exponent = np.frexp(np.abs(rows[i]).max(initial=0.0))[1]
         unit = np.ldexp(rows[i], -exponent)  # entries of at most 1, one of them at least 1/2, or all 0
@@ -50,7 +49,7 @@ def norms(rows: Array) -> Array:
     return result
 
 
-def distances(points: Array) -> Array:
+def distances(points: Floats) -> Floats:
     """Return all distances (L, L) between rows (L, d), up to a common power of two. Time O(L^2 d), memory O(L d).
 
     They are norms of differences: inner products are faster, and lose all digits where points share a large offset.
@@ -62,7 +61,7 @@ def distances(points: Array) -> Array:
     return between
 
 
-def lower_median(values: Array, shares: Array | None = None) -> float:
+def lower_median(values: Floats, shares: Floats | None = None) -> float:
     """Return the median of `values` (L,), weighted by the optional `shares` (L,): of two in the middle the lower one.
 
     While fewer than half are malicious, it is at most the largest honest one and at least the smallest.

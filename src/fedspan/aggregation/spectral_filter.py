@@ -9,9 +9,10 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from fedspan.aggregation.aggregator import Aggregate, Given, Points, Vector
+from fedspan.aggregation.aggregator import Aggregate, Given, Points
 from fedspan.aggregation.coordinate_wise import middle_values
 from fedspan.aggregation.safe_arithmetic import norms, shrunk
+from fedspan.arrays import Vector
 from fedspan.checks import real_number
 
 _SAME = 1e-9  # relative: widths that are closer than this differ by rounding

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
@@ -21,15 +20,13 @@ from fedspan.anomaly.noisy_members import (
 )
 from fedspan.anomaly.parts.member_scores import learned_ranks, member_scores, rank_parts, summed_ranks
 from fedspan.anomaly.parts.score_grid import HIGH, MIDDLE, placed_edges, quantile_between, score_counts, spread
+from fedspan.arrays import Array, Vector
 from fedspan.base import check_aggregator
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums
 from fedspan.sums.quantiles import quantiles
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)

@@ -13,14 +13,12 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
+from fedspan.arrays import Array, Vector
 from fedspan.base import FedEstimator
 from fedspan.checks import real_number
 from fedspan.federation import Federation
 from fedspan.sums.quantiles import quantiles
 from fedspan.sums.row_transforms import scores_as_verdicts, shifted_and_scaled
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 #: Training scores that are kept with the share of the rows up to each: a few hundred bytes, for small devices.
 _LEVELS = 28

@@ -31,6 +31,7 @@ from fedspan.anomaly.parts.isolation_trees import (
     leaf_depths,
     usual_depth,
 )
+from fedspan.arrays import Array, Vector
 from fedspan.base import check_aggregator
 from fedspan.checks import whole_number
 from fedspan.federation import Federation
@@ -38,9 +39,6 @@ from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums
 from fedspan.sums.moments import refuse_bad_values
 from fedspan.sums.row_moments import RowMoments
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 #: With as many subsamples of rows, further ones hardly change the threshold.
 _MANY = 7

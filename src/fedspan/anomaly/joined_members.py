@@ -19,12 +19,11 @@ from fedspan.anomaly.parts.member_scores import member_scores
 from fedspan.anomaly.parts.score_grid import score_counts
 from fedspan.anomaly.parts.update_sums import update_sums
 from fedspan.anomaly.pca_detector import FedPCADetector
+from fedspan.arrays import Vector
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums
 from fedspan.sums.row_moments import RowMoments
-
-Vector = NDArray[np.float64]
 
 #: The members, in the order of their scores, and the attributes that each keeps.
 MEMBERS = {

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian
 from fedspan.anomaly import scores as forms
 from fedspan.anomaly.detector import usual_dimension
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.thresholds import few_rows, left_out_subspace, left_out_whitened, leverages
+from fedspan.arrays import Array, Vector
 from fedspan.checks import one_of, real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -36,8 +36,6 @@ from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments
 from fedspan.sums.row_moments import RowMoments, packed
 from fedspan.sums.row_transforms import standardize
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 #: The functions that score many rows, score one, and explain.
 Form = tuple[Callable[..., Array], Callable[..., float], Callable[..., Vector]]
 

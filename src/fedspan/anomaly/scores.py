@@ -8,15 +8,12 @@ that z is multiplied with. Scores that overflow are infinite: as anomalous as ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.federation import transform
 from fedspan.federation.site.parameters import Matrix, NotNegative, Vector
-
-Array = NDArray[Any]
 
 _BLOCK_BYTES = 2**18
 #: Below this part of ||z||^2 the difference ||z||^2 - ||U'z||^2 has lost digits, and the residual itself is taken.

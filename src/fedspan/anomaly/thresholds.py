@@ -18,16 +18,13 @@ row's distance from the mean of n rows, S their scatter and f its degrees of fre
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.anomaly.scores import folded, in_blocks, residual_function
+from fedspan.arrays import Array
 from fedspan.federation import transform
 from fedspan.federation.site.parameters import Count, Matrix, NotNegative, Positive, Vector
-
-Array = NDArray[Any]
 
 #: The least value of a difference that would be 0 but for rounding.
 _LEAST = 1e-12

@@ -24,8 +24,6 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.persistence import save
 
-Array = NDArray[np.float64]
-
 
 @dataclass
 class Atlas:

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
+from fedspan.arrays import Floats
 from fedspan.clustering.parts.rows_by_centre import closest_labels
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Indices, Matrix
 from fedspan.sums.plausible_totals import sum_of_all, whole
-
-Array = NDArray[np.float64]
 
 _BLOCK_NUMBERS = 2**20
 
@@ -30,7 +29,7 @@ class CellClusters:
     """The community (k,) of each centre, largest first, and the ties (k, k) between centres."""
 
     of_centre: NDArray[np.int64]
-    ties: Array
+    ties: Floats
 
 
 @step("atlases.code_ties", reveals="sums")
@@ -51,7 +50,7 @@ def local_keep_clusters(site: Site, centres: Matrix, of_centre: Indices) -> dict
     return {"n": len(site)}
 
 
-def two_closest(X: Any, centres: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def two_closest(X: Any, centres: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the numbers of the closest and the second closest centre of each row."""
     k, shift = len(centres), centres.mean(axis=0)
     C = centres - shift
@@ -67,7 +66,7 @@ def two_closest(X: Any, centres: Array) -> tuple[NDArray[np.int64], NDArray[np.i
     return found[:, 0], found[:, 1]
 
 
-def cell_clusters(fed: Federation, *, centres: Array, resolution: float = 1.0) -> CellClusters:
+def cell_clusters(fed: Federation, *, centres: Floats, resolution: float = 1.0) -> CellClusters:
     """Return the communities of `centres` (k, d), at least two of them, by Leiden's algorithm.
 
     Sites keep the cluster of each row for later steps of the run.
@@ -80,7 +79,7 @@ def cell_clusters(fed: Federation, *, centres: Array, resolution: float = 1.0) -
     return CellClusters(of_centre, ties)
 
 
-def _communities(ties: Array, resolution: float, seed: int) -> NDArray[np.int64]:
+def _communities(ties: Floats, resolution: float, seed: int) -> NDArray[np.int64]:
     try:
         import igraph
         import leidenalg

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
+from fedspan.arrays import Floats
 from fedspan.atlases.parts.batch_labels import codes_in, names_in, texts_of
 from fedspan.atlases.parts.cell_rows import cells_of, kept_log_blocks, log_blocks
 from fedspan.errors import InputError
@@ -21,15 +22,13 @@ from fedspan.federation.site.parameters import Indices, Labels, Matrix, Positive
 from fedspan.linalg import with_fixed_signs
 from fedspan.sums.plausible_totals import whole
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class CellComponents:
     """Components (k, d), their variances (k,), the variance of all d genes, and the number of cells."""
 
-    components: Array
-    variances: Array
+    components: Floats
+    variances: Floats
     total_variance: float
     n: int
 
@@ -58,7 +57,7 @@ def cell_scores(
     components: Matrix,
     batch: Annotated[str, Text(200)] = "",
     names: Labels | None = None,
-) -> Array:
+) -> Floats:
     """Return the coordinates of cells along components; with `batch` also the number of each cell's batch in `names`.
 
     `batch` is a column of what is known of the cells.
@@ -88,7 +87,7 @@ def cell_components(
     fed: Federation,
     *,
     genes: NDArray[np.int64],
-    mean: Array,
+    mean: Floats,
     rank: int,
     target: float = 1e4,
     oversampling: int = 20,

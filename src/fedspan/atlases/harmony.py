@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from fedspan.arrays import Matrix
 from fedspan.atlases.harmony_by_sums import Harmonized, HarmonySettings, harmony
 from fedspan.atlases.new_batches import harmonized, new_effects, placed
 from fedspan.atlases.parts.batch_labels import batch_codes, batch_names, features_of
@@ -18,9 +19,6 @@ from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)

@@ -29,6 +29,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.atlases.parts.batch_labels import (
     Column,
     features_of,
@@ -47,8 +48,6 @@ from fedspan.federation.site.noise_query import message_digest
 from fedspan.federation.site.parameters import Count, Index, Labels, Matrix, NotNegative, Positive, Stack, Vector
 from fedspan.sums.moments import moments
 from fedspan.sums.plausible_totals import sum_of_all, whole
-
-Array = NDArray[np.float64]
 
 #: Passes over which the decrease of the objective is averaged; rounds of k-means at the start. Guarded ones come to an
 #: end sooner: few centres gain or lose enough rows for another sum.
@@ -85,13 +84,13 @@ class Harmonized:
     names: NDArray[np.str_]
     sizes: NDArray[np.int64]
     rounds: Rounds
-    references: Array
-    objective: Array
-    cluster_sizes: Array
+    references: Floats
+    objective: Floats
+    cluster_sizes: Floats
 
 
 @transform("atlases.unit_rows", frames=True)
-def unit_rows(X: Any, column: Column) -> Array:
+def unit_rows(X: Any, column: Column) -> Floats:
     """Return rows without the batch column, divided by their lengths."""
     return unit(features_of(X, column))
 
@@ -308,7 +307,7 @@ def harmony(
     return Harmonized(names[complete], sizes[complete], kept, np.stack(references), np.array(objectives), cluster_sizes)
 
 
-def _centres(sums: Array, before: Array) -> Array:
+def _centres(sums: Floats, before: Floats) -> Floats:
     """Return the directions of sums; where one is zero, the centre stays."""
     found = unit(sums)
     return np.where(np.any(sums != 0.0, axis=1)[:, None], found, before)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from fedspan.arrays import Floats
 from fedspan.atlases.parts.batch_labels import codes_in, texts_of
 from fedspan.atlases.parts.cell_rows import cells_of, log_blocks, refuse_unknown_genes
 from fedspan.errors import InputError
@@ -19,7 +20,6 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Indices, Labels, Positive, Whole
 from fedspan.sums.plausible_totals import not_negative, whole
 
-Array = NDArray[np.float64]
 Clusters = Annotated[int, Whole(1, 10_000)]
 
 
@@ -31,11 +31,11 @@ class MarkerGenes:
     """
 
     sizes: NDArray[np.int64]
-    scores: Array
-    pvalues: Array
-    adjusted: Array
-    fold_changes: Array
-    shares: Array
+    scores: Floats
+    pvalues: Floats
+    adjusted: Floats
+    fold_changes: Floats
+    shares: Floats
 
     def top(self, cluster: int, n: int = 10) -> NDArray[np.int64]:
         """Return the numbers of the genes with the largest t in a cluster."""
@@ -156,7 +156,7 @@ def few_together(found: NDArray[Any], least: int) -> NDArray[np.bool_]:
     return (few | together) & few.any(axis=0)
 
 
-def tested(n: NDArray[Any], sums: Array, squares: Array, found: Array) -> MarkerGenes:
+def tested(n: NDArray[Any], sums: Floats, squares: Floats, found: Floats) -> MarkerGenes:
     """Return the tests of clusters of `n` (C,) cells, from sums and squares (C, G) of their values."""
     sizes = np.asarray(n, dtype=np.float64)[:, None]
     own = _moments(sizes, sums, squares)
@@ -179,12 +179,12 @@ def tested(n: NDArray[Any], sums: Array, squares: Array, found: Array) -> Marker
     )
 
 
-def _moments(n: Array, sums: Array, squares: Array) -> tuple[Array, Array]:
+def _moments(n: Floats, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
     mean = sums / np.maximum(n, 1.0)
     return mean, np.maximum(squares - n * mean**2, 0.0) / np.maximum(n - 1.0, 1.0)
 
 
-def _adjusted(p: Array) -> Array:
+def _adjusted(p: Floats) -> Floats:
     """Return p-values for many tests, by Benjamini and Hochberg."""
     order = np.argsort(p)
     ranked = p[order] * len(p) / np.arange(1, len(p) + 1)

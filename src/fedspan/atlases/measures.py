@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.checks import whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.clustering.parts.rows_by_centre import closest_labels, of_centres
@@ -20,8 +21,6 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix
 from fedspan.sums.plausible_totals import whole
 from fedspan.wire import Message
-
-Array = NDArray[np.float64]
 
 #: The most neighbourhoods; the most labels of a site.
 _MOST_CENTRES, _MOST_LABELS = 1000, 10_000
@@ -89,7 +88,7 @@ def local_label_counts(site: Site, centres: Matrix, names: Labels) -> dict[str, 
     return {"counts": np.bincount(cells, minlength=len(centres) * len(names)).reshape(len(centres), len(names))}
 
 
-def site_mixing(fed: Federation, *, neighbors: int = 30, centres: Array | None = None) -> SiteMixing:
+def site_mixing(fed: Federation, *, neighbors: int = 30, centres: Floats | None = None) -> SiteMixing:
     """Measure how sites mix: for the rows of each site, as its transforms show them.
 
     Parameters
@@ -114,7 +113,7 @@ def site_mixing(fed: Federation, *, neighbors: int = 30, centres: Array | None =
     return SiteMixing(own / chance, 1.0 / max(own, 1.0 / n), 1.0 / chance, k)
 
 
-def cluster_agreement(fed: Federation, *, centres: Array, names: NDArray[np.str_] | None = None) -> ClusterAgreement:
+def cluster_agreement(fed: Federation, *, centres: Floats, names: NDArray[np.str_] | None = None) -> ClusterAgreement:
     """Compare the clusters of the closest of `centres` (k, d) with the labels of rows, which are the sites' ``y``.
 
     Sites report their different labels, which needs single replies, unless `names` lists them.
@@ -166,7 +165,7 @@ def agreement(table: NDArray[Any]) -> tuple[float, float, float]:
     return float(ari), 1.0 if mean == 0 else max(0.0, mutual / mean), float(T.max(axis=1).sum() / n)
 
 
-def _codebook(fed: Federation, neighbors: int) -> Array:
+def _codebook(fed: Federation, neighbors: int) -> Floats:
     n = int(fed.sum(local_rows)["n"])
     k = min(max(1, n // neighbors), _MOST_CENTRES)
     return federated_k_means(fed, n_clusters=k, max_iter=10).best().centres

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.atlases.harmony_by_sums import by_centres
 from fedspan.atlases.parts.batch_labels import (
     Column,
@@ -27,7 +28,6 @@ from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Count, Labels, Positive, Stack
 from fedspan.sums.plausible_totals import whole
 
-Array = NDArray[np.float64]
 #: Effects (T, B, K d), or (T, B, K, d) at the coordinator.
 Effects = Annotated[NDArray[np.float64], ArrayOf("float", 3)]
 
@@ -76,7 +76,7 @@ def local_new_batch_sums(
     return {"n": n, "s": s, "sizes": np.bincount(codes, minlength=len(names))}
 
 
-def next_sums(X: Array, codes: Any, rounds: Rounds, Y: Array, batches: int, sigma: float) -> tuple[Array, Array]:
+def next_sums(X: Floats, codes: Any, rounds: Rounds, Y: Floats, batches: int, sigma: float) -> tuple[Floats, Floats]:
     """Return number and sum of the rows of each batch in each cluster, in the round after `rounds`."""
     n, s = np.zeros((batches, len(Y))), np.zeros((batches, *Y.shape))
     for part in row_parts(len(X), len(Y)):
@@ -87,7 +87,7 @@ def next_sums(X: Array, codes: Any, rounds: Rounds, Y: Array, batches: int, sigm
     return n, s
 
 
-def placed(X: Any, Y: Array, references: Array, lamb: float, sigma: float, starts: int) -> Rounds:
+def placed(X: Any, Y: Floats, references: Floats, lamb: float, sigma: float, starts: int) -> Rounds:
     """Return the rounds of one new batch that has the rows X."""
     K, d = Y.shape[1:]
     codes, rounds = np.zeros(len(X), dtype=np.int64), Rounds.none(1, K, d, starts)
@@ -102,8 +102,8 @@ def new_effects(
     *,
     column: int,
     names: NDArray[np.str_],
-    Y: Array,
-    references: Array,
+    Y: Floats,
+    references: Floats,
     lamb: float,
     sigma: float,
     starts: int,
@@ -123,7 +123,7 @@ def new_effects(
     return rounds, sizes
 
 
-def _rounds(Y: Array, penalties: Array, effects: Array, d: int, batches: int, starts: int) -> Rounds:
+def _rounds(Y: Floats, penalties: Floats, effects: Floats, d: int, batches: int, starts: int) -> Rounds:
     T, K = Y.shape[:2]
     if K % starts:
         raise InputError(f"{K} clusters can't be those of {starts} clusterings of one size")

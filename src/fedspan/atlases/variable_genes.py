@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Vector
 from fedspan.atlases.parts.cell_rows import cells_of, refuse_unknown_genes, scaled_blocks
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Indices, Positive
 from fedspan.sums.plausible_totals import not_negative, whole
-
-Vector = NDArray[np.float64]
 
 _BINS = 20
 

@@ -8,15 +8,13 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.received import Received, without_names
 from fedspan.audit.row_measures import Bounds, check_bounds, matched_order, psnr, reidentified, relative_error
 from fedspan.audit.trilateration import Rebuilt, trilaterate
 from fedspan.errors import InputError
-
-Array = NDArray[Any]
 
 #: The attacker's own estimate of its error, as a part of the measured error, below which the two contradict each other.
 _DOUBTFUL = 0.8

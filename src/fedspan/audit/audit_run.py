@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.audit.attack_case import Case, case_of, through
 from fedspan.audit.distance_attacks import on_distances, on_site_sums, on_totals
 from fedspan.audit.k_means_attack import on_k_means_sums
@@ -20,8 +20,6 @@ from fedspan.audit.row_search import RowSearch
 from fedspan.audit.sent_values import sent_values
 from fedspan.audit.sums_attack import MOST_UNKNOWNS, small_enough
 from fedspan.audit.true_table import NO_TABLE, true_table
-
-Array = NDArray[Any]
 
 #: All attacks, in the order of the card: functions of a `Case` that yield a `LeakEntry` for each way that has a target.
 ATTACKS = (on_distances, on_totals, on_site_sums, on_positions, on_centres, on_histograms, on_k_means_sums)

@@ -15,22 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.attack_case import Case
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.sums_attack import rows_from_sums, small_enough
 from fedspan.audit.trilateration import Rebuilt
 from fedspan.errors import InputError
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: The share of the sums that rows which have them to rounding leave unexplained.
 _SAME_SUMS = 1e-8

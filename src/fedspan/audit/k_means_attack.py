@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from fedspan.arrays import Array
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.row_measures import nearest_rows, psnr
 from fedspan.federation.calls.call import Collected
@@ -25,7 +25,6 @@ from fedspan.linalg.kernels.nearest_centres import rounded_mean
 if TYPE_CHECKING:
     from fedspan.audit.attack_case import Case
 
-Array = NDArray[Any]
 
 #: Each sum is compared with this many of the nearest ones.
 _COMPARED = 8

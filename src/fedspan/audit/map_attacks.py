@@ -18,11 +18,10 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from fedspan.arrays import Array
 from fedspan.audit.attack_case import Case
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.received import ReceivedMap
-
-Array = NDArray[Any]
 
 #: The numbers of neighbours to average that are tried, on public rows that are left out.
 _NEIGHBOURS = (1, 2, 5, 10, 20, 50)

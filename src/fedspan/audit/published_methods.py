@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.audit.audit_run import audit
 from fedspan.audit.leak_card import LeakCard, LeakEntry
 from fedspan.audit.received import Received
@@ -24,8 +25,6 @@ from fedspan.errors import InputError
 from fedspan.landmarks.feddl import feddl
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.maps.tsne import FedTSNE
-
-Matrix = NDArray[np.float64]
 
 #: A row is rebuilt if it is off by no more than this part of the data's range.
 _REBUILT = 1e-6

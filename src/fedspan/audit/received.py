@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.audit.feddl_replay import replay_feddl
 from fedspan.audit.k_means_attack import KMeansSums, k_means_sums
 from fedspan.audit.sums_attack import Sums
@@ -25,8 +25,6 @@ from fedspan.errors import InputError
 from fedspan.federation.calls.call import Collected
 from fedspan.federation.journal import read_journal
 from fedspan.linalg.kernels.landmark_form import FARTHEST, landmark_form
-
-Array = NDArray[Any]
 
 _NO_ROWS = np.empty(0, dtype=np.int32)
 

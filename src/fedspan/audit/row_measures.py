@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances_argmin_min
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 
-Array = NDArray[Any]
 Bounds = tuple[float, float]
 
 #: Rebuilt rows that are searched for among all true ones.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.audit.leak_card import LeakEntry
 from fedspan.audit.parts.bit_searches import search_digests, search_xor
 from fedspan.audit.parts.cell_searches import search_arrays, search_cells, search_texts
@@ -26,8 +26,6 @@ from fedspan.audit.parts.vector_searches import (
 )
 from fedspan.audit.sent_values import Sent
 from fedspan.audit.true_table import TrueTable
-
-Matrix = NDArray[np.float64]
 
 #: What is searched for, and the name of each search on the card.
 SEARCHES = {

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.encodings import decoded, floats_in, numbers_in, text_of, unpacked
 from fedspan.errors import FedspanError
 from fedspan.federation.journal import read_journal
 from fedspan.federation.record import RunRecord
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: The most numbers and characters that are kept for a search. Of larger journals the first part of each long value is.
 MOST_NUMBERS = 20_000_000

@@ -12,14 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from fedspan.arrays import Array, Matrix
 from fedspan.landmarks.parts.principal_view import PrincipalView
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: Weights of the other equations beside those of the pulls: moments, cosines and sines (of their mean), distances.
 _MOMENTS, _WAVES, _DISTANCES = 100.0, 5.0, 30.0

@@ -17,16 +17,12 @@ of the landmarks are left out, and the distances to them predicted.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.checks import real_number
 from fedspan.errors import InputError
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: Directions in which landmarks extend less than this part of the widest one are noise, even in double precision.
 THINNEST = 1e-10

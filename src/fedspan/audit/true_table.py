@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
+from fedspan.arrays import Array, Matrix
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
+from fedspan.arrays import Counts, Matrix
 from fedspan.checks import real_number, whole_number
 from fedspan.clustering.parts.guarded_sums import GuardedSums
 from fedspan.clustering.parts.rows_by_centre import (
@@ -55,9 +56,6 @@ from fedspan.linalg.small_clusters import k_means
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_transforms import standardize
-
-Matrix = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 #: The growth of the number of centres from stage to stage. The distance of a new centre from its parent, in units of
 #: the root mean squared distance of the parent's rows.

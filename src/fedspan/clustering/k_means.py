@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.arrays import Array, Matrix
 from fedspan.base import Learner, LearnsOn, WeightedTransformer, in_single_precision
 from fedspan.checks import frames_inside, held, true_or_false
 from fedspan.clustering.federated_k_means import check_k_means, federated_k_means
@@ -24,9 +25,6 @@ from fedspan.landmarks.parts.landmark_models import LabelledRows
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
 from fedspan.sums.moments import refuse_bad_values
 from fedspan.sums.row_blocks import dense_parts
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)

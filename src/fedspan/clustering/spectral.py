@@ -8,13 +8,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.arrays import Array, Matrix
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -25,9 +25,6 @@ from fedspan.linalg.kernels.gaussian_kernel import kernel_matrix, spectral_facto
 from fedspan.linalg.kernels.landmark_form import landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.linalg.subspaces import with_fixed_signs
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: Rows times starts of k-means: more rows have fewer starts.
 _ROWS_TO_START = 200_000

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
+from fedspan.arrays import Floats
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.few_shot.parts.tasks import warn
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +37,14 @@ class NewTask:
         ``noise_variance_``, this task does not fit the representation.
     """
 
-    coef: Array
-    loadings: Array
+    coef: Floats
+    loadings: Floats
     intercept: float
     rows: int
     expected_error: float
     residual_variance: float
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Floats:
         """Predict rows (m, n)."""
         table = np.asarray(X, dtype=np.float64)
         if table.ndim != 2 or table.shape[1] != len(self.coef):
@@ -68,8 +66,8 @@ class TaskPrior:
     feature. `off_by` is the expected squared error of ``U b`` for the best b, since U was learned from noisy rows.
     """
 
-    basis: Array
-    moment: Array
+    basis: Floats
+    moment: Floats
     noise_variance: float
     off_by: float
     feature_variance: float
@@ -88,7 +86,7 @@ def checked_ridge(ridge: Any) -> None:
         real_number("ridge", ridge, least=0, why=", or 'auto'")
 
 
-def learned_task(X: Array, y: Array, known: TaskPrior, ridge: Any) -> NewTask:
+def learned_task(X: Floats, y: Floats, known: TaskPrior, ridge: Any) -> NewTask:
     """Learn a task by least squares in r dimensions, with an optional ridge; refuse too few rows without one."""
     U, (m, _), r = known.basis, X.shape, known.basis.shape[1]
     unknowns = r + known.intercept

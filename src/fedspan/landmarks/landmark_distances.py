@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from fedspan.arrays import Array
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Failure, Federation, Site, step, transform
 from fedspan.federation.site.parameters import Count, Index, Matrix, OneOf, Positive, Vector
@@ -32,8 +33,6 @@ from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.sums.posted_values import requested
 from fedspan.sums.row_transforms import same_columns
 from fedspan.wire import Message
-
-Array = NDArray[Any]
 
 _BLOCK_ROWS = 2048
 #: Numbers whose squares can be added up, in units of the spread; and the distance from the mean at which new rows that

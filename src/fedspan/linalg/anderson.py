@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from fedspan.arrays import Floats
 
 GROWTH = 2.0  # a residual that grows by more discards the history
 
@@ -37,10 +36,10 @@ class Anderson:
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
-        self._points: list[Array] = []
-        self._residuals: list[Array] = []
+        self._points: list[Floats] = []
+        self._residuals: list[Floats] = []
 
-    def next(self, point: Array, residual: Array) -> Array:
+    def next(self, point: Floats, residual: Floats) -> Floats:
         """Return the next point, given the present one and its residual f(x), of any shape."""
         if self._residuals and np.linalg.norm(residual) > GROWTH * np.linalg.norm(self._residuals[-1]):
             self.forget()

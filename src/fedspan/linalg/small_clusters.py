@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.optimize import linear_sum_assignment
 
+from fedspan.arrays import Floats
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
 
@@ -20,13 +20,13 @@ Labels = NDArray[np.intp]
 class KMeans:
     """The result of `k_means`: `centres` (k, d), `labels` (L,) of the points, and the sum of squared distances."""
 
-    centres: Array
+    centres: Floats
     labels: Labels
     cost: float
 
 
 def k_means(
-    points: Array, k: int, rng: np.random.Generator, weights: Array | None = None, starts: int = 10, rounds: int = 100
+    points: Floats, k: int, rng: np.random.Generator, weights: Floats | None = None, starts: int = 10, rounds: int = 100
 ) -> KMeans:
     """Cluster `points` (L, d) around k centres: the best of a few k-means++ starts.
 
@@ -44,7 +44,7 @@ def k_means(
     return min(tries, key=lambda found: found.cost)
 
 
-def k_medoids(losses: Array, k: int, weights: Array | None = None) -> NDArray[np.intp]:
+def k_medoids(losses: Floats, k: int, weights: Floats | None = None) -> NDArray[np.intp]:
     """Return the k of A columns with the smallest (weighted) sum over the rows of `losses` (L, A) of their minimum.
 
     Greedy, then by exchange of single columns while that helps. Deterministic.
@@ -66,7 +66,7 @@ def k_medoids(losses: Array, k: int, weights: Array | None = None) -> NDArray[np
     return np.array(sorted(chosen), dtype=np.intp)
 
 
-def linkage_gap(points: Array, k: int) -> tuple[Labels, float]:
+def linkage_gap(points: Floats, k: int) -> tuple[Labels, float]:
     """Cut the average-linkage tree of `points` (L, d) into k clusters; return the labels and how clear the cut is.
 
     The gap is the merge height just above the cut over the one just below it. It is large where k tight clusters are
@@ -128,7 +128,7 @@ def matched_share(labels: ArrayLike, truth: ArrayLike) -> float:
     return float(together[linear_sum_assignment(-together)].sum() / len(a))
 
 
-def _spread_out(points: Array, k: int, rng: np.random.Generator, weights: Array) -> Array:
+def _spread_out(points: Floats, k: int, rng: np.random.Generator, weights: Floats) -> Floats:
     """Draw k centres among the points, far ones more likely (k-means++)."""
     chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
     nearest = np.full(len(points), np.inf)
@@ -140,7 +140,7 @@ def _spread_out(points: Array, k: int, rng: np.random.Generator, weights: Array)
     return points[chosen]
 
 
-def _lloyd(points: Array, centres: Array, weights: Array, rounds: int) -> KMeans:
+def _lloyd(points: Floats, centres: Floats, weights: Floats, rounds: int) -> KMeans:
     labels = np.full(len(points), -1, dtype=np.intp)
     for _ in range(rounds):
         distances = _squared_distances(points, centres)
@@ -156,5 +156,5 @@ def _lloyd(points: Array, centres: Array, weights: Array, rounds: int) -> KMeans
     return KMeans(centres, distances.argmin(axis=1), float(weights @ distances.min(axis=1)))
 
 
-def _squared_distances(points: Array, centres: Array) -> Array:
+def _squared_distances(points: Floats, centres: Floats) -> Floats:
     return np.stack([np.sum((points - centre) ** 2, axis=1) for centre in centres], axis=1)

@@ -10,14 +10,13 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.linalg.lapack import dpotrf
 
+from fedspan.arrays import Floats
 from fedspan.checks import one_of, whole_number
 from fedspan.errors import InputError
-
-Array = NDArray[np.float64]
 
 ORTHONORMAL_TOLERANCE = 1e-5  # float32 bases of any usual size pass
 DEFICIENT = 1e-10  # smallest over largest singular value, after scaling the columns to unit length
@@ -55,7 +54,7 @@ def subspace_distance(U: ArrayLike, V: ArrayLike, norm: Literal["fro", "spectral
     return float(np.linalg.norm(residual, "fro" if norm == "fro" else 2))
 
 
-def orthonormalize(A: ArrayLike, *, complete: bool = False) -> Array:
+def orthonormalize(A: ArrayLike, *, complete: bool = False) -> Floats:
     """Return an orthonormal basis Q (n, r) of the span of the columns, from ``A = Q R`` with a positive diagonal of R.
 
     The positive diagonal makes Q unique. Columns are scaled to unit length first: their lengths do not matter.
@@ -86,7 +85,7 @@ def orthonormalize(A: ArrayLike, *, complete: bool = False) -> Array:
     return np.asarray(Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0))
 
 
-def q_factor(A: Array) -> Array:
+def q_factor(A: Floats) -> Floats:
     """Return Q of ``A = Q R`` with a positive diagonal of R: `orthonormalize` for inner loops, without its checks.
 
     A is float64 and fastest in Fortran order; Q has that order. The Cholesky factor of ``A'A`` is many times faster
@@ -98,12 +97,12 @@ def q_factor(A: Array) -> Array:
     if not_positive == 0:
         root = math.sqrt(float(np.vdot(A.T, A.T)) / A.shape[1])
         if math.prod([r / root for r in R.diagonal().tolist()]) ** 2 > WELL_CONDITIONED:
-            Q: Array = dtrsm(1.0, R, A, side=1)
+            Q: Floats = dtrsm(1.0, R, A, side=1)
             return Q
     return np.asfortranarray(orthonormalize(A, complete=True))
 
 
-def polar_factor(A: ArrayLike) -> Array:
+def polar_factor(A: ArrayLike) -> Floats:
     """Return the matrix with orthonormal columns that is nearest to A (n, r): ``A (A'A)^(-1/2)``.
 
     The columns of A must be linearly independent to a relative tolerance of 1e-10.
@@ -113,7 +112,7 @@ def polar_factor(A: ArrayLike) -> Array:
     return np.asarray(left @ right)
 
 
-def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Array, Array]:
+def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Floats, Floats]:
     """Return the k largest eigenvalues of a symmetric matrix S (n, n), descending, and their eigenvectors (n, k).
 
     The eigenvectors are orthonormal; the entry of largest magnitude in each is positive.
@@ -132,7 +131,7 @@ def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Array, Array]:
     return values[: -k - 1 : -1].copy(), with_fixed_signs(vectors[:, : -k - 1 : -1])
 
 
-def with_fixed_signs(vectors: Array) -> Array:
+def with_fixed_signs(vectors: Floats) -> Floats:
     """Return the columns with signs such that the first entry of (nearly) largest magnitude in each is positive.
 
     Entries within 1e-8 of the largest count as largest: rounding does not decide which of two equal entries leads.
@@ -143,7 +142,7 @@ def with_fixed_signs(vectors: Array) -> Array:
     return np.ascontiguousarray(vectors * sign)
 
 
-def _tall(name: str, A: ArrayLike) -> Array:
+def _tall(name: str, A: ArrayLike) -> Floats:
     A = np.asarray(A, dtype=np.float64)
     if A.ndim != 2 or A.size == 0 or A.shape[1] > A.shape[0]:
         raise InputError(f"{name} must be an (n, r) matrix with 1 <= r <= n, not of shape {A.shape}")
@@ -152,7 +151,7 @@ def _tall(name: str, A: ArrayLike) -> Array:
     return A
 
 
-def _refuse_deficient(singular_values: Array) -> None:
+def _refuse_deficient(singular_values: Floats) -> None:
     small = int(np.sum(singular_values <= DEFICIENT * singular_values[0]))
     if small:
         raise InputError(
@@ -161,7 +160,7 @@ def _refuse_deficient(singular_values: Array) -> None:
         )
 
 
-def _orthonormal(name: str, U: ArrayLike) -> Array:
+def _orthonormal(name: str, U: ArrayLike) -> Floats:
     U = _tall(name, U)
     if np.abs(U.T @ U - np.eye(U.shape[1])).max() > ORTHONORMAL_TOLERANCE:
         raise InputError(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.linalg.subspaces import with_fixed_signs
-
-Matrix = NDArray[np.float64]
 
 _FLAT = 1e-9  # relative: directions of less variance count as combinations of the others
 

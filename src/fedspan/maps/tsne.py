@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.arrays import Array
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -26,8 +26,6 @@ from fedspan.maps.parts.map_centres import Codebooks
 from fedspan.maps.parts.map_estimator import FedMap, counted_rounds
 from fedspan.maps.parts.noisy_centres import NoisyBook
 from fedspan.privacy.mechanisms import GaussianCenters
-
-Array = NDArray[Any]
 
 #: Iterations of a round, as progress and record show them.
 _EVERY = 25

@@ -5,12 +5,11 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError
 
+from fedspan.arrays import Array
 from fedspan.checks import frames_inside, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -19,8 +18,6 @@ from fedspan.linalg.array_backend import to_device, to_numpy
 from fedspan.linalg.layout.fuzzy_graph import FuzzyGraph, fuzzy_graph, graph_parts, spectral_start
 from fedspan.linalg.layout.umap_layout import TURNS, layout_curve, umap_layout
 from fedspan.maps.parts.map_estimator import FedMap, counted_rounds
-
-Array = NDArray[Any]
 
 #: Rounds of the layout, as progress and record show them.
 _ROUNDS = 20

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -15,6 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.aggregation import Aggregator
+from fedspan.arrays import Array, Floats
 from fedspan.base import FedEstimator
 from fedspan.checks import as_table, held
 from fedspan.errors import InputError
@@ -34,8 +34,6 @@ from fedspan.mixed_regression.parts.refinement import Refinement
 from fedspan.sums.moments import moments
 from fedspan.sums.plausible_totals import ABSURD
 
-Array = NDArray[Any]
-Numbers = NDArray[np.float64]
 _MEMORY = 5  # of Anderson's extrapolation, by default
 _CLASSES = "loss='logistic' needs the classes 0 and 1 in y, which has other values: code them as 0 and 1"
 _LARGEST = 1e100  # of rows to assign: squares must not overflow
@@ -186,7 +184,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
     def _single_replies(self) -> str | None:
         return ""
 
-    def predict(self, X: Any, *, site: Any = None, cluster: Any = None) -> Numbers:
+    def predict(self, X: Any, *, site: Any = None, cluster: Any = None) -> Floats:
         """Return predictions for rows.
 
         Parameters
@@ -205,7 +203,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         names = np.asarray(site)
         if site is None or names.ndim == 0:
             weights = self.cluster_weights_ if cluster is None else self._mixture(cluster)
-            return cast(Numbers, values @ (weights if site is None else self._of_site(str(names))))
+            return cast(Floats, values @ (weights if site is None else self._of_site(str(names))))
         if names.shape != (len(values),):
             raise InputError(
                 f"site has the shape {names.shape}, and must be a name or one for each of {len(values)} rows"
@@ -327,7 +325,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         linear = self._map().transform(X) @ self.coef_.T + self.intercept_
         return cast(Array, expit(linear) if self.loss == "logistic" else linear)
 
-    def _of_site(self, name: str) -> Numbers:
+    def _of_site(self, name: str) -> Floats:
         """Return the weight (k,) of each cluster at a site."""
         if name not in self.sites_:
             raise InputError(f"site={name!r} was not in the fit: find its cluster with assign(X_new, y_new)")
@@ -335,10 +333,10 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
         if self.labels_[i] < 0:
             raise InputError(f"site={name!r} gave no valid reply in the end: find its cluster with assign")
         if self.assignment == "soft":
-            return cast(Numbers, self.proba_[i])
+            return cast(Floats, self.proba_[i])
         return np.asarray(np.eye(self.n_clusters_)[self.labels_[i]])
 
-    def _mixture(self, cluster: Any) -> Numbers:
+    def _mixture(self, cluster: Any) -> Floats:
         given = np.asarray(cluster)
         if given.ndim == 0 and given.dtype.kind in "iu" and 0 <= int(given) < self.n_clusters_:
             return np.asarray(np.eye(self.n_clusters_)[int(given)])
@@ -348,7 +346,7 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             f"cluster={cluster!r} must be a number from 0 to {self.n_clusters_ - 1}, or a probability of each cluster"
         )
 
-    def _checked_target(self, y: Any) -> Numbers:
+    def _checked_target(self, y: Any) -> Floats:
         if y is None:
             raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         checked = check_array(held("y", y), ensure_2d=False, input_name="y", dtype="numeric", ensure_min_samples=0)

@@ -10,11 +10,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import OneOf, Vector
-
-Array = NDArray[np.float64]
 
 #: The area under an ROC curve is known to this error, unless equal scores decide it.
 AREA_ERROR = 1e-4
@@ -170,7 +169,7 @@ def roc_area(fed: Federation) -> float:
     return area
 
 
-def _divided(edges: Array, low: Array, high: Array, unsure: Array, kinds: NDArray[np.intp]) -> Array:
+def _divided(edges: Floats, low: Floats, high: Floats, unsure: Floats, kinds: NDArray[np.intp]) -> Floats:
     """Return edges that divide the parts of which most is unknown, without those between parts of one kind of rows."""
     wanted = np.flatnonzero(unsure)
     pieces = 1 + np.ceil(_PARTS * unsure[wanted] / unsure.sum()).astype(int)

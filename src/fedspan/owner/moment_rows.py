@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Matrix = NDArray[np.float64]
 
 #: A column in which fewer than `least_set` rows carry this share of the spread is about these rows.
 _DOMINANT = 0.9

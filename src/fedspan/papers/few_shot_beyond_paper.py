@@ -10,6 +10,7 @@ import numpy as np
 from rich.progress import track
 
 from fedspan.aggregation import Aggregator, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
+from fedspan.arrays import Matrix
 from fedspan.attacks import Redrawn, ScaledReverse
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.datasets.bunch import Bunch
@@ -19,7 +20,7 @@ from fedspan.few_shot.estimator import FedFewShotRegressor
 from fedspan.linalg import subspace_distance
 from fedspan.linalg.regression.stacked_least_squares import stacked_least_squares
 from fedspan.papers.attacks_paper import KNOWN_ATTACKS, JustBelow
-from fedspan.papers.few_shot_runs_paper import GRADIENT, Matrix, Setting, curve
+from fedspan.papers.few_shot_runs_paper import GRADIENT, Setting, curve
 from fedspan.papers.results_paper import Chart, Table, counted, spread
 
 SETTING = Setting(200, 200, 4, 20, 10)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.attacks import Alternating, ScaledReverse
 from fedspan.datasets import make_few_shot_tasks
 from fedspan.datasets.bunch import Bunch
@@ -18,7 +18,6 @@ from fedspan.federation import CallRecord, Federation, RunRecord
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.linalg import subspace_distance
 
-Matrix = NDArray[np.float64]
 #: Ids of steps: those of the start, of an iteration, and of the moments at the end.
 START_STEPS = tuple(f"few_shot.start_{name}" for name in ("basis", "loadings", "product", "own_product"))
 GRADIENT, MOMENTS = "few_shot.gradient", "few_shot.fit_moments"

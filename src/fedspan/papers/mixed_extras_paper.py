@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
+from fedspan.arrays import Matrix
 from fedspan.datasets import load_mice_protein, make_mixed_regression
 from fedspan.engines.local.embedded import federate
 from fedspan.errors import DataMissingError
@@ -17,7 +18,7 @@ from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.mixed_regression.estimator import FedMixedRegressor
 from fedspan.mixed_regression.moment_descent import CLEAR, moment_descent
 from fedspan.mixed_regression.parts.feature_preparation import polynomial
-from fedspan.papers.mixed_runs_paper import RAW, Matrix, Setting
+from fedspan.papers.mixed_runs_paper import RAW, Setting
 from fedspan.papers.results_paper import Table, counted
 
 EXACT: dict[str, Any] = {"start": "spectral", "update": "exact"}

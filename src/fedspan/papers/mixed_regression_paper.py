@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.progress import track
 
+from fedspan.arrays import Matrix
 from fedspan.papers.mixed_attacks_paper import byzantine_table, phase_one_table
 from fedspan.papers.mixed_extras_paper import (
     hard_cases,
@@ -26,7 +27,7 @@ from fedspan.papers.mixed_extras_paper import (
     perturbation_table,
     traffic_table,
 )
-from fedspan.papers.mixed_runs_paper import ROUNDS, Matrix, Setting, Update, rounds_to
+from fedspan.papers.mixed_runs_paper import ROUNDS, Setting, Update, rounds_to
 from fedspan.papers.results_paper import Chart, Results, Table, counted, published, spread
 
 SEEDS = range(1000, 1020)

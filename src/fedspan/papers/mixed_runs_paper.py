@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.datasets import make_mixed_regression
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.linalg import SiteStack, bottleneck_distance, k_means, matched_share
 from fedspan.mixed_regression.moment_descent import moment_descent
 from fedspan.mixed_regression.parts.cluster_start import Start
 from fedspan.mixed_regression.spectral_start import spectral_start
-
-Matrix = NDArray[np.float64]
 
 K, D, ROUNDS = 3, 100, 400
 #: Features as they are: the paper's are isotropic, and its models have no intercept.

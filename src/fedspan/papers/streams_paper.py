@@ -21,13 +21,13 @@ from sklearn.metrics import f1_score, roc_auc_score
 from fedspan.aggregation import GeometricMedian
 from fedspan.anomaly.drift_monitor import DriftMonitor
 from fedspan.anomaly.pca_detector import FedPCADetector
+from fedspan.arrays import Matrix
 from fedspan.datasets import load_ton_iot, load_unsw_nb15
 from fedspan.engines.local.embedded import federate
 from fedspan.federation import Federation
 from fedspan.papers.fedpca.traffic_paper import signed_log
 from fedspan.papers.results_paper import Chart, Results, Table, counted
 
-Matrix = NDArray[np.float64]
 Truth = NDArray[np.int64]
 
 SITES, ROWS, WINDOWS, BEGIN = 4, 1000, 20, 8

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.progress import track
 
 from fedspan.aggregation import Mean
+from fedspan.arrays import Matrix
 from fedspan.attacks import Alternating, Ones, Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.engines.local.embedded import federate
@@ -31,7 +31,6 @@ from fedspan.pca.resilient_covariance import resilient_covariance
 from fedspan.pca.resilient_power import resilient_power
 from fedspan.pca.subspace_median import subspace_median
 
-Matrix = NDArray[np.float64]
 Method = Callable[[Federation], Matrix]
 #: Seconds, and bytes per site both ways, of the runs of each method.
 Costs = defaultdict[str, list[tuple[float, float]]]

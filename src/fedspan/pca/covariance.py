@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.arrays import Matrix
 from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Vector
@@ -23,8 +23,6 @@ from fedspan.sums.moments import counted, counted_rows, means_of_rows, site_weig
 from fedspan.sums.row_blocks import n_columns, site_weight, weighted_blocks
 from fedspan.sums.row_moments import RowMoments, packed, side, unpacked
 from fedspan.wire import Message
-
-Matrix = NDArray[np.float64]
 
 #: A second moment may be below zero by this part of its trace.
 _ROUNDING = 1e-9

@@ -13,6 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fedspan.aggregation import Aggregator, CoordinateMedian
+from fedspan.arrays import Array
 from fedspan.base import Learner, LearnsOn, WeightedTransformer, check_aggregator, in_single_precision, secure
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import InputError
@@ -32,8 +33,6 @@ from fedspan.sums.one_round import ALL_WIDTHS, MergedMoments, OneRound
 from fedspan.sums.row_blocks import dense_parts
 from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import project, standardize
-
-Array = NDArray[Any]
 
 #: Of the column with the largest variance: products of smaller numbers lose digits, because numbers end at 1e-308.
 _LEAST_VARIANCE = 1e-285

@@ -12,13 +12,12 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Vector
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.privacy.gaussian import check_budget, mu_of
 
-Vector = NDArray[np.float64]
 Numbers = float | tuple[float, ...]
 
 #: In units of `clip`: further out double precision has no six digits left for the rows.

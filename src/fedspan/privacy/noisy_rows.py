@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
 from fedspan.federation.site.parameters import ArrayOf, Real
 from fedspan.privacy.mechanisms import GaussianData
 from fedspan.privacy.noise import LARGEST_MULTIPLIER, with_noise
 
-Array = NDArray[Any]
 #: Lengths that are far from where double precision ends.
 Length = Annotated[float, Real(least=1e-100, most=1e100)]
 

@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix, Vector
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, SecureSum, Site, Total
 from fedspan.federation.privacy_spent import ROW_ADDED
@@ -28,9 +29,6 @@ from fedspan.federation.site.steps import find_step
 from fedspan.privacy.mechanisms import GaussianCenters, GaussianMoments
 from fedspan.privacy.noise import LARGEST_MULTIPLIER, with_noise
 from fedspan.privacy.run_privacy import gaussian_spent, spending
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 HEAD = "the numbers of rows that sites report of their tables, which the head of a journal keeps"
 BLOCK_ROWS = 1024

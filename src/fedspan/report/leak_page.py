@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.audit import LeakCard, LeakEntry
 from fedspan.report.charts.bars_and_cells import heat_map, image_tiles
 from fedspan.report.charts.svg import charts, figure
 from fedspan.report.markup import Html, count, esc, header, join, note, number, pairs, panel, section, table
 from fedspan.report.page import write_page
-
-Array = NDArray[Any]
 
 MOST_IMAGES, MOST_ROWS, MOST_COLUMNS = 10, 6, 40
 LONGEST_VERDICT = 600

@@ -14,15 +14,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Vector
 from fedspan.checks import duration, real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.moments import local_sums
 from fedspan.sums.row_moments import RowMoments, packed
-
-Vector = NDArray[np.float64]
 
 #: The number of batches that a model remembers, so that it counts none twice.
 _REMEMBERED = 1000

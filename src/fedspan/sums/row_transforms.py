@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import transform
 from fedspan.federation.site.parameters import Matrix, Vector
-
-Array = NDArray[Any]
 
 
 def _shift_and_scale(mean: Vector | None, scale: Vector | None, double: bool = False) -> tuple[Any, Any]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.anomaly.parts.isolation_trees import isolation_gains
 from fedspan.anomaly.parts.recalibration import sketch_edges
+from fedspan.arrays import Array
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.gateway.cell_encoder import PREFIX
@@ -21,7 +21,6 @@ from fedspan.gateway.scorer import FORMAT, Scorer
 if TYPE_CHECKING:
     from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 
-Array = NDArray[Any]
 
 #: Attributes that are new objects when a detector has learned on; and what scores single rows of detectors.
 _LEARNED = ("mean_", "scale_", "centers_", "features_", "cuts_", "leaf_counts_", "score_counts_", "score_edges_")

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.anomaly.export.onnx_encoder import encoder_nodes
+from fedspan.arrays import Array
 from fedspan.errors import MissingPackageError
 from fedspan.gateway.cell_encoder import PREFIX
-
-Array = NDArray[Any]
 
 _OPSET, _TREES = 18, 3
 #: The features that an alarm names.

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.gateway.cell_encoder import PREFIX
 from fedspan.gateway.cell_text import LARGEST, MISSING
 
-Array = NDArray[Any]
 #: The number that a text gets if it is missing; other numbers are places among the names.
 _GAP = -1
 

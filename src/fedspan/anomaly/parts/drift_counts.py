@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from fedspan.aggregation import Aggregator
 from fedspan.anomaly.parts.score_grid import score_counts
 from fedspan.anomaly.scores import standardized
+from fedspan.arrays import Array
 from fedspan.federation import Federation, transform
 from fedspan.federation.site.parameters import Matrix, Vector
 
-Array = NDArray[Any]
 View = dict[str, Any]
 
 #: Edges of standardised columns and directions: dense where most rows are. Not at round numbers: half of the rows of a

@@ -23,12 +23,11 @@ from fedspan.anomaly.parts.recalibration import (
     usual_counts,
 )
 from fedspan.anomaly.parts.score_grid import spread
+from fedspan.arrays import Vector
 from fedspan.checks import real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.quantiles import quantiles
-
-Vector = NDArray[np.float64]
 
 
 class ExplainedDetector(LearningDetector):

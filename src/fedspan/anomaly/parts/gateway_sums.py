@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Vector
 from fedspan.gateway.kept_sums import SUMS, read_sums
 from fedspan.sums.row_moments import RowMoments, packed
-
-Array = NDArray[Any]
 
 #: The largest number of dimensions of a sum.
 _DIMENSIONS = 3

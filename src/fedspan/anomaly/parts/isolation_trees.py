@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Matrix, Positive, Vector
@@ -27,7 +28,6 @@ from fedspan.sums.moments import row_totals
 from fedspan.sums.quantiles import quantiles
 from fedspan.sums.row_blocks import blocks, n_columns
 
-Array = NDArray[Any]
 Features = Annotated[NDArray[np.int64], ArrayOf("whole", 2, least=0, most=2**31)]
 
 #: Cuts are drawn in the range between these quantiles of each column, and up to its width beyond.

@@ -17,12 +17,11 @@ from fedspan.anomaly.parts.drift_counts import fits_a_message, view_counts, view
 from fedspan.anomaly.parts.gateway_sums import summed
 from fedspan.anomaly.parts.recalibration import sketch_edges, usual_counts
 from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, shares_up_to
+from fedspan.arrays import Vector
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.batches import Fading
 from fedspan.sums.row_moments import RowMoments
-
-Vector = NDArray[np.float64]
 
 #: The levels by which scores of a young model are moved: shares above them, in units of that above the threshold.
 _AROUND = (2.0, 0.4, 15)

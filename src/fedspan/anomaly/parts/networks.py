@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation.site.parameters import ArrayOf, Whole
 
-Array = NDArray[Any]
 Layers = list[tuple[Any, Any]]
 Function = Callable[[Array], NDArray[np.float64]]
 # Parameters of the steps and transforms.

@@ -18,13 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.anomaly.parts.score_grid import edge_above, local_score_counts, score_counts
+from fedspan.arrays import Matrix, Vector
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.plausible_totals import whole
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 _EDGES, _REACH, _FINE = 1025, 5.5, 0.1
 #: Rows that are expected beyond a site's own quantile, for its threshold to be that quantile.

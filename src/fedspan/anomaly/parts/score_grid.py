@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.errors import InputError
@@ -21,8 +20,6 @@ from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.sums.moments import aggregated, row_totals
 from fedspan.sums.row_blocks import n_columns
-
-Array = NDArray[Any]
 
 #: The scores' quantiles around which the edges are placed.
 MIDDLE, HIGH = 0.5, 0.95

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.anomaly.parts.isolation_trees import Features, check_trees, of_leaves
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import Failure, FailureKind
@@ -30,8 +30,6 @@ from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_blocks import bad_values, blocks, n_columns
 from fedspan.sums.row_moments import RowMoments, packed
 from fedspan.wire import Message
-
-Array = NDArray[Any]
 
 #: Rows times trees, or times centres, that are dealt with at once; at least some rows.
 _CELLS, _FEWEST = 2**19, 64

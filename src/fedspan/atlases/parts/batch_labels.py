@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Replies, Site, step, transform
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.parameters import Labels, Whole
 from fedspan.wire import Message
 
-Array = NDArray[Any]
 Codes = NDArray[np.int64]
 #: The number of the batch column; -1 where sites are batches.
 Column = Annotated[int, Whole(-1, 2**40)]

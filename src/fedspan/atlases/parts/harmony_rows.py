@@ -8,13 +8,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.atlases.parts.batch_labels import batch_codes, features_of, rows_of
 from fedspan.atlases.parts.row_draws import blocks_of, row_keys
 from fedspan.atlases.parts.soft_clusters import Codes, Rounds, assigned, corrected, penalties, row_parts, unit
 from fedspan.errors import InputError
 from fedspan.federation import Site
-
-Array = NDArray[np.float64]
 
 
 class HarmonyRows:
@@ -32,13 +31,13 @@ class HarmonyRows:
         self.X, self.codes, self.keys = site.last_of("rows of Harmony", state["begun"], self._read)
         self.Z, self.C = site.last_of("corrected rows", state["chain"], self._corrected)
 
-    def _read(self) -> tuple[Array, Codes, NDArray[np.uint64]]:
+    def _read(self) -> tuple[Floats, Codes, NDArray[np.uint64]]:
         found, state = rows_of(self.site), self.site.state
         X = np.asarray(features_of(found, self.column), dtype=np.float64)
         codes = batch_codes(found, self.site.name, self.column, np.asarray(state["names"]))
         return X, codes, row_keys(X, np.asarray(state["steps"]))
 
-    def _corrected(self) -> tuple[Array, Array]:
+    def _corrected(self) -> tuple[Floats, Floats]:
         state = self.site.state
         Y, penalty, effects = (np.asarray(state[f"rounds_{name}"]) for name in ("Y", "penalties", "effects"))
         Z = corrected(self.X, self.codes, Rounds(Y, penalty, effects, self.starts), self.sigma)
@@ -54,7 +53,7 @@ class HarmonyRows:
 
         return self.site.last_of("blocks of rows", (self.site.state["begun"], draw, blocks), drawn)
 
-    def settle(self, turn: int, Y: Array, counts: Array | None) -> None:
+    def settle(self, turn: int, Y: Floats, counts: Floats | None) -> None:
         """Assign all rows by the centres and counts of the pass before `turn`; without one, by the centres alone."""
         state = self.site.state
         if state["settled"] == turn:
@@ -65,7 +64,7 @@ class HarmonyRows:
         )
         state["Y"], state["penalty"] = self.Y, self.penalty
 
-    def penalties(self, own: Array, counts: Array) -> Array:
+    def penalties(self, own: Floats, counts: Floats) -> Floats:
         """Return the penalties (B, K) by total counts; where sites are batches, a site knows its own."""
         state = self.site.state
         share, theta = np.asarray(state["share"]), cast(float, state["theta"])
@@ -77,19 +76,19 @@ class HarmonyRows:
             yield part, assigned(self.C[part], self.Y, self.penalty, self.codes[part], self.sigma, self.starts)
 
     def add(
-        self, own: Array, rows: NDArray[np.int64], sign: float, Y: Array | None = None, penalty: Array | None = None
+        self, own: Floats, rows: NDArray[np.int64], sign: float, Y: Floats | None = None, penalty: Floats | None = None
     ) -> None:
         """Add some rows to counts (B, K) of own rows, as they were assigned last or by other numbers."""
         Y, penalty = self.Y if Y is None else Y, self.penalty if penalty is None else penalty
         found = assigned(self.C[rows], Y, penalty, self.codes[rows], self.sigma, self.starts)
         add_shares(own, sign * found.R, self.codes[rows])
 
-    def sent(self, own: Array) -> Array:
+    def sent(self, own: Floats) -> Floats:
         """Return what leaves the site of its counts: where sites are batches, only for the total (1, K)."""
         return own.sum(axis=0, keepdims=True) if self.alone else own
 
 
-def add_shares(own: Array, R: Array, codes: Codes) -> None:
+def add_shares(own: Floats, R: Floats, codes: Codes) -> None:
     """Add the shares R (n, K) of rows to the counts (B, K) of their batches."""
     for b in np.unique(codes):
         own[b] += R[codes == b].sum(axis=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from fedspan.arrays import Matrix
 
 #: Rows count as equal up to this share of the columns' deviations: their last bits depend on how rows are split.
 _FINENESS = 2.0**-20

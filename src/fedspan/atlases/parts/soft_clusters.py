@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
+from fedspan.arrays import Array, Matrix
+
 Codes = NDArray[np.int64]
 
 _BLOCK_NUMBERS = 2**19

@@ -8,15 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.encodings import decoded, digests_of
 from fedspan.audit.parts.row_chances import LEVEL
 from fedspan.audit.parts.search_task import Findings
 from fedspan.audit.sent_values import Sent, SentValue
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: Rows whose digests, and triples of neighbouring cells whose bits, are looked for, at most.
 _MOST_ROWS, _MOST_TRIPLES = 20_000, 2_000_000

@@ -7,17 +7,14 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc, ndtr
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.encodings import digests_of
 from fedspan.audit.parts.row_chances import LEVEL, step
 from fedspan.audit.parts.search_task import Findings
 from fedspan.audit.sent_values import NAMES_OF_KEYS, Place, Sent
 from fedspan.audit.true_table import TrueTable
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 _FEWEST_LETTERS = 3
 #: Cells this long are recognised within words, too.

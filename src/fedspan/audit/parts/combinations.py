@@ -11,14 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.row_chances import EQUAL, LEVEL, Space
 from fedspan.audit.parts.row_forms import direction_space, evenly_chosen, plain_space
 from fedspan.audit.parts.search_task import VectorTask
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: Vectors of one source of which all differences are formed, and counts of a reply that may be those of its means.
 _MOST_PAIRED = 3000

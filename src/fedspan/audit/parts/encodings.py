@@ -9,12 +9,10 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from fedspan.arrays import Array
 
 #: A sign counts only where no word ends before it: "age-63" is 63.
 _NUMBER = re.compile(

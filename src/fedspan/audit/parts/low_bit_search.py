@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.row_chances import column_bits
 from fedspan.audit.parts.row_forms import QUANTISED, SCALED, direction_space, evenly_chosen
 from fedspan.audit.parts.search_task import VectorTask
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: About the number of residues that are compared with rows.

@@ -11,15 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.row_chances import LEVEL, step
 from fedspan.audit.parts.row_forms import some_triples
 from fedspan.audit.parts.search_task import VectorTask, usable
 from fedspan.audit.sent_values import Place
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: Relative differences of distances that count as equal; pairs of rows that are tried; vectors of one group.
 _EQUAL = 1e-6

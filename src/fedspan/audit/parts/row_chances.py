@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
+from fedspan.arrays import Matrix
 
 #: The chance of a search to report anything where there is nothing.
 LEVEL = 1e-3

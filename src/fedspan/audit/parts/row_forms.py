@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, ndtr
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.row_chances import EQUAL, Space
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 
 def row_views(rows: Matrix, sites: Array | None) -> dict[str, Matrix]:

@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.audit.parts.row_chances import beyond_chance, column_bits
 from fedspan.audit.parts.row_forms import row_views
 from fedspan.audit.sent_values import Place, Sent, vectors_of
 from fedspan.audit.true_table import TrueTable
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 
 @dataclass

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.audit.parts.row_chances import Space, beyond_chance, nearest
 from fedspan.audit.parts.row_forms import (
     QUANTISED,
@@ -22,8 +22,6 @@ from fedspan.audit.parts.row_forms import (
 )
 from fedspan.audit.parts.search_task import VectorTask, usable
 from fedspan.audit.sent_values import Place, vectors_of
-
-Matrix = NDArray[np.float64]
 
 #: Hypotheses of the search for scaled columns, over all keys.
 _HYPOTHESES = 3e7

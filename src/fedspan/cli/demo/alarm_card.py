@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.anomaly.pca_detector import FedPCADetector
+from fedspan.arrays import Array
 from fedspan.cli.demo.demo_data import COUNTERS, named, simulated_traffic, with_attacks
 from fedspan.report import Judged, write_report
 from fedspan.report.cards_page import Card
 from fedspan.report.charts.svg import WIDTH, path, pixels, rect, svg, text
 from fedspan.report.markup import Html, percent
-
-Array = NDArray[Any]
 
 GATEWAYS, ROWS, QUANTILE = 12, 3000, 0.95
 LINES = """

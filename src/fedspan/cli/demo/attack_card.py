@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.cli.demo.image_rows import image_rows
 from fedspan.datasets import load_digits
 from fedspan.engines.local.embedded import federate
 from fedspan.pca.estimator import FedPCA
 from fedspan.report import write_report
 from fedspan.report.cards_page import Card
-
-Array = NDArray[Any]
 
 SITES, MALICIOUS, COMPONENTS = 9, ("site-2", "site-5", "site-8"), 10
 LINES = """

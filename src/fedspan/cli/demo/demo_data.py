@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from fedspan.arrays import Array
 
 #: What a gateway counts of each connection, and how each counter follows from load, length and chatter.
 COUNTERS = {

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.cli.demo.demo_data import simulated_clinics
 from fedspan.cli.demo.map_card import box
 from fedspan.linalg import matched_share
@@ -16,8 +16,6 @@ from fedspan.report import write_report
 from fedspan.report.cards_page import Card
 from fedspan.report.charts.svg import line, path, specks, svg, text
 from fedspan.report.markup import Html
-
-Array = NDArray[Any]
 
 CLINICS, ROWS, COLOURS = 90, 10, (0, 6, 4)
 LINES = """

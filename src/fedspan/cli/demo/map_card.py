@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 
+from fedspan.arrays import Array
 from fedspan.datasets import load_digits, split_dirichlet
 from fedspan.maps.tsne import FedTSNE
 from fedspan.report import write_report
@@ -17,8 +16,6 @@ from fedspan.report.cards_page import Card
 from fedspan.report.charts.svg import path, pixels, specks, svg, text
 from fedspan.report.markup import Html, count
 from fedspan.report.models.map_pictures import map_of
-
-Array = NDArray[Any]
 
 ROWS, SITES = 1200, 10
 SETTINGS = {"rounds": 100, "exaggeration_rounds": 40, "codebooks": 4}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.audit import LeakCard, audit
 from fedspan.cli.demo.image_rows import image_rows
@@ -19,8 +18,6 @@ from fedspan.federation import Federation, Policy
 from fedspan.report.cards_page import Card
 from fedspan.report.leak_page import write_leak_page
 from fedspan.sums.moments import local_sums
-
-Array = NDArray[Any]
 
 PHONES, SHOWN = 12, 6
 LINES = """

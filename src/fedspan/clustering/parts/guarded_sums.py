@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Counts, Matrix
 from fedspan.clustering.parts.rows_by_centre import (
     Moved,
     Wanted,
@@ -33,9 +34,6 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Stack, Whole
 from fedspan.sums.plausible_totals import sum_of_all, whole
-
-Matrix = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 #: Sets that each one is compared with, and numbers of a reply up to which it may be more: with few centres, all.
 _COMPARED = 20

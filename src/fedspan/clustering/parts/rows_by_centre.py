@@ -12,6 +12,7 @@ from scipy.sparse import csc_array
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.arrays import Array
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Count, Matrix, Stack
@@ -23,7 +24,6 @@ from fedspan.sums.row_blocks import n_columns
 from fedspan.sums.row_transforms import standardize
 from fedspan.wire import Message
 
-Array = NDArray[Any]
 Labels = NDArray[np.int32]
 Wanted = Annotated[NDArray[np.bool_], ArrayOf("flag", 2)]
 

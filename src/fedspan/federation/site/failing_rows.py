@@ -10,11 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import PolicyError
-
-Array = NDArray[Any]
 
 
 def hiding_failures(transform: Callable[[Any], Array]) -> Callable[[Any], Array]:

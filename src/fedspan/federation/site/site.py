@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.site.call_context import CallContext
 from fedspan.federation.site.failing_rows import hiding_failures
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.row_stream import HeldRows, RowStream, SpooledRows
 from fedspan.federation.site.site_data import (
-    Array,
     Diagonal,
     FewNumbers,
     SiteData,

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.checks import held
 from fedspan.errors import InputError
 from fedspan.federation.site.noise_query import SiteLedger
 from fedspan.federation.site.row_stream import HeldRows, RowStream, SpooledRows
 from fedspan.wire import is_plain_text
 
-Array = NDArray[Any]
 Diagonal = tuple[Array | None, Array | None]
 FewNumbers = SpooledRows | HeldRows
 

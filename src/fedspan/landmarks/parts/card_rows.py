@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Count, Index, Matrix, Positive, Vector
@@ -22,8 +22,6 @@ from fedspan.sums.moments import Moments, refuse_bad_values
 from fedspan.sums.plausible_totals import CountedRows
 from fedspan.sums.row_blocks import n_columns
 from fedspan.sums.row_moments import packed, unpacked
-
-Array = NDArray[Any]
 
 
 def double_device(device: str | None) -> str | None:

@@ -10,8 +10,8 @@ from hashlib import blake2b
 from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Site, step, transform
 from fedspan.federation.site.parameters import Matrix, OneOf, Passes, Positive, Text, Vector
@@ -21,7 +21,6 @@ from fedspan.linalg.kernels.tensor_cores import on_tensor_cores, rounded_in_plac
 from fedspan.sums.plausible_totals import ABSURD
 from fedspan.sums.row_blocks import n_columns
 
-Array = NDArray[Any]
 Device = Annotated[str, Text(20)]
 Precision = Annotated[str, OneOf(("single", "double"))]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.arrays import Array
 from fedspan.base import FedEstimator
 from fedspan.checks import frames_inside, one_of
 from fedspan.errors import InputError
@@ -30,8 +31,6 @@ from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.privacy.mechanisms import GaussianData, GaussianGradient, check_mechanism
 from fedspan.privacy.noisy_rows import with_noisy_rows
 from fedspan.privacy.run_privacy import refuse_strict
-
-Array = NDArray[Any]
 
 #: The names of FedDL's settings.
 FEDDL_SETTINGS = tuple(field.name for field in fields(FedDLSettings))

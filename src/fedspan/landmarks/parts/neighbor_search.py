@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.checks import one_of
 from fedspan.errors import InputError, MissingPackageError
 from fedspan.federation import Federation
@@ -15,7 +16,6 @@ from fedspan.linalg.kernels.coarse_neighbors import QUERIES, coarse_nearest
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import block_rows, nearest, nearest_in_blocks
 
-Array = NDArray[Any]
 #: Rows above which NN-descent should be cheaper. This is extrapolated from `benchmarks/neighbors.py`, not measured at
 #: that size: at 10,000 rows it takes 8 times as long as the blocks, whose time grows with n^2.
 DESCENT_ABOVE = 100_000

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import Matrix, Positive, Real
@@ -32,8 +33,6 @@ from fedspan.landmarks.parts.kernel_pull import (
 from fedspan.linalg.kernels.gaussian_kernel import squared_norms
 from fedspan.privacy.noise import normal, with_noise
 from fedspan.privacy.noisy_sums import Multiplier
-
-Array = NDArray[Any]
 
 #: In units of the rows' spread: landmarks stay within the first, and rows beyond the second do not count. Their effect
 #: would be negligible, and with larger numbers rounding could move a sum by more than the sensitivity.

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.linalg.array_backend import to_device
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
-
-Array = NDArray[Any]
 
 GROUP = 32
 #: Rows that are scored at once, and rows among which: blocks of scores of 2 GiB in half precision.

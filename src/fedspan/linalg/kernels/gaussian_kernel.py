@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.checks import whole_number
 from fedspan.linalg.array_backend import Array, namespace, on_processor, to_numpy
 from fedspan.linalg.kernels.tensor_cores import rounded_kernel, tensor_products
 from fedspan.linalg.subspaces import with_fixed_signs
-
-Matrix = NDArray[np.float64]
 
 #: Rows of a block: large enough for the matrix products, small enough to stay in a CPU's cache.
 BLOCK_ROWS = 1024

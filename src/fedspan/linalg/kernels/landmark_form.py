@@ -17,14 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array, Matrix
 from fedspan.checks import one_of
 from fedspan.linalg.array_backend import namespace, to_device, to_numpy
 from fedspan.linalg.kernels.gaussian_kernel import squared_distances
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 METHODS = ("coordinates", "squared", "paper")
 #: With fewer landmarks h depends more on the landmarks than on the rows, and plain coordinates are better.

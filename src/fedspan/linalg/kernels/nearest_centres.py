@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
+from fedspan.arrays import Matrix
 
 #: Squared distances that differ by no more than this share of the squared lengths count as equal: rounding errors.
 _EQUAL = 1e-12

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.checks import whole_number
 from fedspan.linalg.array_backend import namespace, to_device, to_numpy
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 
-Array = NDArray[Any]
 Indices = NDArray[np.int32]
 
 #: Size of the distances between one block of rows and all others.

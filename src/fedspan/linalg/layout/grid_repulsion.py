@@ -8,14 +8,12 @@ single points are not needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft2, next_fast_len, rfft2
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
+from fedspan.arrays import Array, Matrix
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
+from fedspan.arrays import Array, Matrix
 from fedspan.linalg.array_backend import namespace
 from fedspan.linalg.layout.map_graph import MapGraph
-
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 
 #: A gain grows by this much where a point keeps its direction, and shrinks by this factor where it turns.
 _RAISE, _CUT, _LEAST_GAIN = 0.2, 0.8, 0.01

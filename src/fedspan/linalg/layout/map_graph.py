@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from fedspan.arrays import Array, Matrix
 from fedspan.linalg.array_backend import namespace
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.kernels.neighbors import nearest
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
 Single = NDArray[np.float32]
 Indices = NDArray[np.int32]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.linalg.kernels.landmark_form import LowRankDistances
 from fedspan.linalg.layout.map_graph import plain
 
-Array = NDArray[Any]
 Indices = NDArray[np.integer[Any]]
 
 _BLOCK_ROWS = 1024

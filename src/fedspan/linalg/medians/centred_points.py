@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.errors import InputError
-from fedspan.linalg.medians.median_certificate import Array, reach, rounding
+from fedspan.linalg.medians.median_certificate import reach, rounding
 from fedspan.linalg.medians.median_solver import isometric_coordinates
 
 Vectors = NDArray[np.float32] | NDArray[np.float64]
@@ -32,13 +33,13 @@ class Frame:
     coordinates. `shrink` (L,) is 1, except for far vectors, whose coordinates were pulled in along their direction.
     """
 
-    coordinates: Array
-    row_scale: Array
-    stretch: Array
-    shrink: Array
+    coordinates: Floats
+    row_scale: Floats
+    stretch: Floats
+    shrink: Floats
 
 
-def differences(points: Vectors, centre: Array) -> Iterator[tuple[slice, Array]]:
+def differences(points: Vectors, centre: Floats) -> Iterator[tuple[slice, Floats]]:
     """Yield blocks of columns of ``points - centre``, in float64; each block overwrites the previous one."""
     L, d = points.shape
     width = _block_width(L, d)
@@ -56,13 +57,13 @@ def rounding_of_sums(L: int, d: int) -> float:
     return rounding(width + -(-d // width) + 8)
 
 
-def scale_rows(V: Array, row_scale: Array) -> None:
+def scale_rows(V: Floats, row_scale: Floats) -> None:
     """Multiply the rows in place, unless all scales are 1."""
     if (row_scale != 1.0).any():
         V *= row_scale[:, None]
 
 
-def central_vector(points: Vectors, weights: Array) -> int:
+def central_vector(points: Vectors, weights: Floats) -> int:
     """Return a reference: the vector nearest to the coordinatewise median on up to 1,024 coordinates.
 
     Robust like the median itself: it is from the cluster that most vectors form.
@@ -75,7 +76,7 @@ def central_vector(points: Vectors, weights: Array) -> int:
     return int(present[np.argmin(away)])
 
 
-def frame_about(points: Vectors, weights: Array, reference: int) -> Frame:
+def frame_about(points: Vectors, weights: Floats, reference: int) -> Frame:
     """Centre the points and reduce them to coordinates by their L x L Gram matrix, or to differences if d <= L."""
     centre = points[reference].astype(np.float64)
     ones = np.ones(len(points))
@@ -102,7 +103,7 @@ def frame_about(points: Vectors, weights: Array, reference: int) -> Frame:
     return Frame(scaled * stretch[:, None], row_scale, stretch, shrink)
 
 
-def _coordinates(points: Vectors, centre: Array, row_scale: Array) -> tuple[Array, Array]:
+def _coordinates(points: Vectors, centre: Floats, row_scale: Floats) -> tuple[Floats, Floats]:
     """Return isometric coordinates of the scaled differences, if all their lengths are finite, and the lengths."""
     L, d = points.shape
     if d <= L:

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.linalg.small_clusters import k_medoids
 
-Array = NDArray[np.float64]
-Block = tuple[NDArray[np.intp], Array, Array]  # some values, and their distances to all, from below and from above
+Block = tuple[NDArray[np.intp], Floats, Floats]  # some values, and their distances to all, from below and from above
 Rows = NDArray[np.intp]
 Blocks = Callable[[Rows], Iterator[Block]]
 
@@ -35,7 +35,7 @@ _APART = 1.5  # times the distances within the groups
 _TIGHT = 0.1  # times the median distance: values that are nearer to one another than honest ones of one kind
 
 
-def near_majority(distances: Array, weights: Array, factor: float) -> NDArray[np.bool_]:
+def near_majority(distances: Floats, weights: Floats, factor: float) -> NDArray[np.bool_]:
     """Return the values (L,) within `factor` radii of the smallest ball round a value that holds a majority.
 
     The majority is by `weights` (L,). Of several balls of that size, those near any of them are returned.
@@ -61,7 +61,7 @@ def near_majority_of_blocks(blocks: Blocks, count: int, factor: float) -> NDArra
     return near
 
 
-def resilience(blocks: Blocks, result: Array, centres: Rows) -> NDArray[np.void]:
+def resilience(blocks: Blocks, result: Floats, centres: Rows) -> NDArray[np.void]:
     """Return how far up to m malicious values can have moved a result, for m = 1, ..., fewer than half: a table.
 
     Parameters
@@ -83,7 +83,7 @@ def resilience(blocks: Blocks, result: Array, centres: Rows) -> NDArray[np.void]
     most = (len(result) - 1) // 2
     counts = len(result) - 1 - np.arange(1, most + 1)  # the place of the farthest value in a ball
 
-    def radii(high: Array) -> Array:
+    def radii(high: Floats) -> Floats:
         return np.sort(high, axis=1)[:, counts]
 
     table = np.zeros(most, dtype=TABLE)
@@ -97,7 +97,7 @@ def resilience(blocks: Blocks, result: Array, centres: Rows) -> NDArray[np.void]
     return table
 
 
-def two_groups(distances: Array) -> NDArray[np.bool_] | None:
+def two_groups(distances: Floats) -> NDArray[np.bool_] | None:
     """Return the members of the smaller one of two groups (L,), if values form two of nearly equal size, or ``None``.
 
     Which one is honest can't be known then. A group may also be much more alike than the others: malicious sites that

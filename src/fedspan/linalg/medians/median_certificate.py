@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Bounds = tuple[Array, Array]  # (from below, from above), elementwise
+from fedspan.arrays import Floats
+
+Bounds = tuple[Floats, Floats]  # (from below, from above), elementwise
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -20,7 +21,7 @@ def rounding(terms: int) -> float:
     return terms * UNIT_ROUNDOFF / (1.0 - terms * UNIT_ROUNDOFF)
 
 
-def reach(distances: Array, weights: Array) -> float:
+def reach(distances: Floats, weights: Floats) -> float:
     """Return the radius of a ball round z that holds every minimiser, from the distances of the points to z.
 
     The smaller of two bounds. A minimiser z* lies in the convex hull: ``||z* - z|| <= max d``. For any set G with more
@@ -36,7 +37,7 @@ def reach(distances: Array, weights: Array) -> float:
 
 
 def gap_bound(
-    weights: Array, distance: Bounds, dual: Bounds, residual: float, coincide: NDArray[np.bool_], shift: float = 0.0
+    weights: Floats, distance: Bounds, dual: Bounds, residual: float, coincide: NDArray[np.bool_], shift: float = 0.0
 ) -> float:
     """Bound ``f(z) - min f`` from a nearly feasible dual point.
 
@@ -64,7 +65,7 @@ def gap_bound(
 
 
 def cluster_gap_bound(
-    weights: Array, high: Array, dual: Bounds, residual: float, cluster: NDArray[np.bool_], pull: float
+    weights: Floats, high: Floats, dual: Bounds, residual: float, cluster: NDArray[np.bool_], pull: float
 ) -> float:
     """Bound the same gap at ``z = z'`` where the directions inside a tight cluster round z are badly known.
 
@@ -85,5 +86,5 @@ def cluster_gap_bound(
     return gap * (1.0 + 2.0**-20)
 
 
-def _misfit(weights: Array, dual: Bounds) -> Array:
+def _misfit(weights: Floats, dual: Bounds) -> Floats:
     return np.asarray(np.maximum(np.abs(weights - dual[0]), np.abs(weights - dual[1])))

@@ -18,7 +18,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array
+from fedspan.arrays import Floats
+from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF
 
 VERTEX_TOLERANCE = 1e-14  # of the total weight: less than this is not enough to leave a data point
 TIE_TOLERANCE = 1e-13  # two data points whose objectives differ by less per unit of distance are a tie
@@ -36,12 +37,12 @@ class FermatPoint:
     `nearest` is the data point nearest to z.
     """
 
-    pulls: Array
+    pulls: Floats
     coincide: NDArray[np.bool_]
     nearest: int
 
 
-def isometric_coordinates(gram: Array) -> Array:
+def isometric_coordinates(gram: Floats) -> Floats:
     """Return points (L, k), k <= L, with the inner products `gram` (L, L), each accurate relative to its length.
 
     The Gram matrix is positive semi-definite up to rounding. It is scaled to a unit diagonal first: a point of length
@@ -55,7 +56,7 @@ def isometric_coordinates(gram: Array) -> Array:
     return np.asarray(length[:, None] * directions, dtype=np.float64)
 
 
-def at_vertex(X: Array, weights: Array, vertex: int, tolerance: float = 0.0) -> FermatPoint:
+def at_vertex(X: Floats, weights: Floats, vertex: int, tolerance: float = 0.0) -> FermatPoint:
     """Return the data point `vertex` as the solution; points within `tolerance` of it coincide with it."""
     distances = _norms(X - X[vertex])
     coincide = distances <= tolerance
@@ -63,7 +64,7 @@ def at_vertex(X: Array, weights: Array, vertex: int, tolerance: float = 0.0) -> 
     return FermatPoint(pulls, coincide, vertex)
 
 
-def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoint:
+def fermat_point(X: Floats, weights: Floats, tolerance: float = 0.0) -> FermatPoint:
     """Minimise ``sum_l w_l ||x_l - z||`` for points X (L, k) of positive weights.
 
     One of the points should be the origin, and near to the minimiser: numbers have most digits there. Points within
@@ -92,7 +93,7 @@ def fermat_point(X: Array, weights: Array, tolerance: float = 0.0) -> FermatPoin
     return _away_from_vertices(X, weights, X[end] / 2.0) or candidate
 
 
-def _best_vertex(X: Array, weights: Array) -> int:
+def _best_vertex(X: Floats, weights: Floats) -> int:
     """Return the data point with the smallest f."""
     vertex = int(np.argmin(_norms(X)))
     for _ in range(2):  # again about the point just found, where differences are accurate
@@ -104,7 +105,7 @@ def _best_vertex(X: Array, weights: Array) -> int:
     return vertex
 
 
-def _vertex_near_median(X: Array, weights: Array, tolerance: float) -> int:
+def _vertex_near_median(X: Floats, weights: Floats, tolerance: float) -> int:
     """Return the data point nearest to where Weiszfeld steps lead, or the one at the origin if f is least there."""
     origin = int(np.argmin(_norms(X)))
     z = X[origin] + _way_out(X - X[origin], weights, at_vertex(X, weights, origin, tolerance))[0]
@@ -117,7 +118,7 @@ def _vertex_near_median(X: Array, weights: Array, tolerance: float) -> int:
     return int(np.argmin(_norms(X - z)))
 
 
-def _way_out(X: Array, weights: Array, vertex: FermatPoint) -> tuple[Array, float]:
+def _way_out(X: Floats, weights: Floats, vertex: FermatPoint) -> tuple[Floats, float]:
     """Return a step (Vardi and Zhang) from the origin, a data point, and the others' pull minus its own weight.
 
     At the optimum the step is 0 and the number is not positive.
@@ -130,11 +131,11 @@ def _way_out(X: Array, weights: Array, vertex: FermatPoint) -> tuple[Array, floa
     return pull * (surplus / strength / vertex.pulls.sum()), surplus
 
 
-def _norms(rows: Array) -> Array:
+def _norms(rows: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
 
 
-def _excess_over_origin(X: Array, weights: Array) -> Array:
+def _excess_over_origin(X: Floats, weights: Floats) -> Floats:
     """Return ``f(x_i) - f(0)`` for every i, without subtracting one large sum from another."""
     square = np.einsum("ij,ij->i", X, X)
     excess = np.empty(len(X))
@@ -147,14 +148,14 @@ def _excess_over_origin(X: Array, weights: Array) -> Array:
     return excess
 
 
-def _away_from_vertices(X: Array, weights: Array, z: Array) -> FermatPoint | None:
+def _away_from_vertices(X: Floats, weights: Floats, z: Floats) -> FermatPoint | None:
     distances = _norms(X - z)
     if not distances.all():
         return None
     return FermatPoint(weights / distances, np.zeros(len(X), dtype=bool), int(np.argmin(distances)))
 
 
-def _descend(X: Array, weights: Array, z: Array) -> Array:
+def _descend(X: Floats, weights: Floats, z: Floats) -> Floats:
     """Take Weiszfeld, then damped Newton steps, until the gradient is rounding error or no step makes f smaller."""
     for iteration in range(MAX_NEWTON):
         difference = X - z
@@ -175,7 +176,7 @@ def _descend(X: Array, weights: Array, z: Array) -> Array:
     return z
 
 
-def _newton_step(units: Array, pulls: Array, gradient: Array, longest: float, otherwise: Array) -> Array:
+def _newton_step(units: Floats, pulls: Floats, gradient: Floats, longest: float, otherwise: Floats) -> Floats:
     hessian = -(units.T * pulls) @ units
     hessian[np.diag_indices_from(hessian)] += pulls.sum() * (1.0 + 4.0 * UNIT_ROUNDOFF)
     try:
@@ -187,7 +188,7 @@ def _newton_step(units: Array, pulls: Array, gradient: Array, longest: float, ot
     return np.asarray(step * min(1.0, longest / np.linalg.norm(step)))  # z* is in the convex hull
 
 
-def _step_length(difference: Array, distances: Array, weights: Array, step: Array, gradient: Array) -> float:
+def _step_length(difference: Floats, distances: Floats, weights: Floats, step: Floats, gradient: Floats) -> float:
     """Halve the step until f falls as it should; the change of f is a sum of small terms, not of distances."""
     along, square, slope = difference @ step, float(step @ step), float(gradient @ step)
     length = 1.0

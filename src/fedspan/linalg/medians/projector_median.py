@@ -17,10 +17,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from fedspan.arrays import Floats
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.linalg.medians.majority_ball import Blocks, Rows, near_majority_of_blocks, resilience, two_groups
-from fedspan.linalg.medians.median_certificate import Array
 from fedspan.linalg.medians.projectors import median_of, orthonormality_defect, weighted_rows
 from fedspan.linalg.subspaces import ORTHONORMAL_TOLERANCE, top_eigenpairs, with_fixed_signs
 
@@ -62,11 +62,11 @@ class SubspaceMedianResult:
         The smaller one of two groups of nearly equal size, if the sites form them (of more than 300 sites, some).
     """
 
-    basis: Array
-    weights: Array
-    distances: Array
+    basis: Floats
+    weights: Floats
+    distances: Floats
     gap: float
-    spectrum: Array
+    spectrum: Floats
     kept: NDArray[np.intp]
     near: NDArray[np.bool_]
     resilience: NDArray[np.void]
@@ -137,7 +137,7 @@ def stable_rank(spectrum: ArrayLike, threshold: float = 0.5) -> int:
     return int(np.sum(np.asarray(spectrum) >= threshold))
 
 
-def _validated(bases: ArrayLike) -> tuple[Array, float]:
+def _validated(bases: ArrayLike) -> tuple[Floats, float]:
     """Return the bases in float64, orthonormal to rounding, and a bound of their remaining defect."""
     try:
         U = np.asarray(bases)
@@ -175,7 +175,7 @@ def _second_group(count: int, distances: Blocks, centres: Rows) -> NDArray[np.bo
     return second
 
 
-def _leading(U: Array, inner: Array | None, weights: Array) -> tuple[Array, Array]:
+def _leading(U: Floats, inner: Floats | None, weights: Floats) -> tuple[Floats, Floats]:
     """Return eigenvalues and the r leading eigenvectors of ``sum_l a_l U_l U_l' = B B'``, ``B = [sqrt(a_l) U_l]``.
 
     From ``B'B`` or, where that is the larger one, from ``B B'``. The r-th eigenvalue is at least the largest a_l, hence
@@ -194,7 +194,7 @@ def _leading(U: Array, inner: Array | None, weights: Array) -> tuple[Array, Arra
     return np.clip(values, 0.0, 1.0), with_fixed_signs(_polished(basis, basis.T @ basis))
 
 
-def _polished(U: Array, inner: Array) -> Array:
+def _polished(U: Floats, inner: Floats) -> Floats:
     """Return an orthonormal basis of the same span from a nearly orthonormal one: ``U R^-1`` with ``R'R = U'U``."""
     R = scipy.linalg.cholesky(inner, check_finite=False)
     return np.asarray(U @ scipy.linalg.solve_triangular(R, np.eye(len(R)), check_finite=False))

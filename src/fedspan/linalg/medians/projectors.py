@@ -23,8 +23,9 @@ from math import isqrt, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.linalg.medians.majority_ball import Block, Blocks, Rows
-from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array, cluster_gap_bound, gap_bound, rounding
+from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, cluster_gap_bound, gap_bound, rounding
 from fedspan.linalg.medians.median_solver import fermat_point, isometric_coordinates
 from fedspan.linalg.medians.vector_median import geometric_median
 
@@ -46,8 +47,8 @@ class Geometry:
     entries. Distances below `tolerance` are not known to differ from 0.
     """
 
-    gram: Array
-    error: Array
+    gram: Floats
+    error: Floats
     tolerance: float
 
 
@@ -59,10 +60,10 @@ class ProjectorMedian:
     the weight 1. `nearest` is the site nearest to the median.
     """
 
-    weights: Array
-    distances: Array
-    low: Array
-    high: Array
+    weights: Floats
+    distances: Floats
+    low: Floats
+    high: Floats
     gap: float
     nearest: int
 
@@ -72,7 +73,7 @@ class ProjectorMedian:
         return bool(self.gap <= GOOD_GAP * self.distances.sum() and known.all())
 
 
-def orthonormality_defect(bases: Array) -> tuple[Array, Array, float]:
+def orthonormality_defect(bases: Floats) -> tuple[Floats, Floats, float]:
     """Return ``U_l' U_l`` (L, r, r), how far each is from I (L,), and a bound of the rounding error of that."""
     L, n, r = bases.shape
     inner = np.zeros((L, r, r))
@@ -81,7 +82,7 @@ def orthonormality_defect(bases: Array) -> tuple[Array, Array, float]:
     return inner, np.linalg.norm(inner - np.eye(r), axis=(1, 2)), 2.0 * r * _short_sums(n)
 
 
-def overlap_geometry(bases: Array, defect: float) -> tuple[Geometry, Array | None]:
+def overlap_geometry(bases: Floats, defect: float) -> tuple[Geometry, Floats | None]:
     """Compute all distances of `bases` (L, n, r) from their overlaps: good while no two subspaces nearly agree.
 
     `defect` bounds ``||U_l' U_l - I||_F``. Also returns the Lr x Lr matrix of overlaps, unless it is larger than the
@@ -89,7 +90,7 @@ def overlap_geometry(bases: Array, defect: float) -> tuple[Geometry, Array | Non
     """
     L, n, r = bases.shape
     overlap = np.empty((L, L))
-    inner: Array | None = None
+    inner: Floats | None = None
     for sites in _site_chunks(L, n, r):
         inner = _inner_products(_stacked_rows(bases), L, r, sites)
         overlap[sites] = _sum_blocks(inner * inner, r)
@@ -103,7 +104,7 @@ def overlap_geometry(bases: Array, defect: float) -> tuple[Geometry, Array | Non
     return geometry, inner if L * r <= n else None
 
 
-def residual_geometry(bases: Array, defect: float, reference: int) -> Geometry:
+def residual_geometry(bases: Floats, defect: float, reference: int) -> Geometry:
     """Compute the inner products about a reference from the residuals N_j: points near to it keep all their digits."""
     L, n, r = bases.shape
     U = bases[reference]
@@ -132,7 +133,7 @@ def residual_geometry(bases: Array, defect: float, reference: int) -> Geometry:
     return Geometry(gram, _error_about(reference, error), 4.0 * float(moved.max()) + 2.0 * defect)
 
 
-def weighted_rows(bases: Array, coefficients: Array) -> Array:
+def weighted_rows(bases: Floats, coefficients: Floats) -> Floats:
     """Return ``sum_l U_l C_l`` for coefficients C stacked to (Lr, k), block by block."""
     out = np.empty((bases.shape[1], coefficients.shape[1]))
     for rows, stacked in _stacked_rows(bases):
@@ -150,7 +151,7 @@ def median_of_projectors(geometry: Geometry) -> ProjectorMedian:
     share = np.eye(L)[solution.nearest] if at_site else solution.pulls / solution.pulls.sum()
     weights = solution.coincide / solution.coincide.sum() if at_site else share
 
-    def squared_norms(coefficients: Array) -> tuple[Array, Array]:
+    def squared_norms(coefficients: Floats) -> tuple[Floats, Floats]:
         """Return those of the rows' combinations of projectors (coefficients sum to 0), and bounds of the errors."""
         size = np.abs(coefficients)
         squares = np.einsum("ij,ij->i", coefficients @ gram, coefficients)
@@ -174,7 +175,7 @@ def median_of_projectors(geometry: Geometry) -> ProjectorMedian:
     return ProjectorMedian(weights, np.sqrt(np.maximum(square, 0.0)), low, high, gap, solution.nearest)
 
 
-def median_of(bases: Array, defect: float) -> tuple[ProjectorMedian, Array | None, Blocks]:
+def median_of(bases: Floats, defect: float) -> tuple[ProjectorMedian, Floats | None, Blocks]:
     """Return the median, by the method that suits the numbers of sites and columns, the overlaps if known, distances.
 
     `defect` bounds ``||U_l' U_l - I||_F``. The last result yields distances of projectors, in blocks.
@@ -201,7 +202,7 @@ def _distances(geometry: Geometry, rows: Rows) -> Iterator[Block]:
     yield rows, *_bounds(squares - 2.0 * gram[rows], errors + 2.0 * error[rows])
 
 
-def _dense_distances(bases: Array, defect: float, rows: Rows) -> Iterator[Block]:
+def _dense_distances(bases: Floats, defect: float, rows: Rows) -> Iterator[Block]:
     """Yield the same for many sites of few columns, some rows at a time."""
     _, n, r = bases.shape
     halves = _upper_halves(bases)
@@ -212,7 +213,7 @@ def _dense_distances(bases: Array, defect: float, rows: Rows) -> Iterator[Block]
         yield some, *_bounds(squares[some, None] + squares - 2.0 * halves[some] @ halves.T, error)
 
 
-def _bounds(squared: Array, error: Array | float) -> tuple[Array, Array]:
+def _bounds(squared: Floats, error: Floats | float) -> tuple[Floats, Floats]:
     return np.sqrt(np.maximum(squared - error, 0.0)), np.sqrt(np.maximum(squared + error, 0.0))
 
 
@@ -221,7 +222,7 @@ def are_smaller(L: int, n: int) -> bool:
     return L > MANY and n * (n + 1) // 2 <= L
 
 
-def median_of_dense_projectors(bases: Array, defect: float) -> ProjectorMedian:
+def median_of_dense_projectors(bases: Floats, defect: float) -> ProjectorMedian:
     """Find the median of the projectors' upper halves, and certify it with the rounding errors of these.
 
     Time O(L n^4), memory O(L n^2).
@@ -243,7 +244,7 @@ def median_of_dense_projectors(bases: Array, defect: float) -> ProjectorMedian:
     )
 
 
-def _upper_halves(bases: Array) -> Array:
+def _upper_halves(bases: Floats) -> Floats:
     """Return rows with the inner products of the projectors: the diagonal, and sqrt 2 times what is above it."""
     L, n, _ = bases.shape
     rows, columns = np.triu_indices(n)
@@ -255,7 +256,7 @@ def _upper_halves(bases: Array) -> Array:
     return halves
 
 
-def _error_about(reference: int, error: Array) -> Array:
+def _error_about(reference: int, error: Floats) -> Floats:
     error[reference], error[:, reference] = 0.0, 0.0  # the reference is known exactly
     return error
 
@@ -269,21 +270,21 @@ def _site_chunks(L: int, n: int, r: int) -> Iterator[slice]:
     return _slices(L, max(1, n // r))
 
 
-def _stacked_rows(bases: Array, width: int = ROWS) -> Iterator[tuple[slice, Array]]:
+def _stacked_rows(bases: Floats, width: int = ROWS) -> Iterator[tuple[slice, Floats]]:
     """Yield blocks of rows of the n x Lr matrix ``[U_1, ..., U_L]``."""
     L, n, r = bases.shape
     for rows in _slices(n, width):
         yield rows, np.ascontiguousarray(bases[:, rows].transpose(1, 0, 2)).reshape(-1, L * r)
 
 
-def _residual_rows(bases: Array, U: Array, M: Array) -> Iterator[tuple[slice, Array]]:
+def _residual_rows(bases: Floats, U: Floats, M: Floats) -> Iterator[tuple[slice, Floats]]:
     for rows, stacked in _stacked_rows(bases):
         for columns in _slices(U.shape[1], COLUMNS):
             np.subtract(stacked, U[rows, columns] @ M[columns], out=stacked)
         yield rows, stacked
 
 
-def _inner_products(blocks: Iterator[tuple[slice, Array]], L: int, r: int, sites: slice) -> Array:
+def _inner_products(blocks: Iterator[tuple[slice, Floats]], L: int, r: int, sites: slice) -> Floats:
     """Return the inner products of the columns of some sites with those of all, a (chunk r) x Lr matrix."""
     total = np.zeros(((sites.stop - sites.start) * r, L * r))
     for _, rows in blocks:
@@ -291,7 +292,7 @@ def _inner_products(blocks: Iterator[tuple[slice, Array]], L: int, r: int, sites
     return total
 
 
-def _sum_blocks(matrix: Array, r: int) -> Array:
+def _sum_blocks(matrix: Floats, r: int) -> Floats:
     rows, columns = matrix.shape
     return np.asarray(matrix.reshape(rows // r, r, columns // r, r).sum(axis=(1, 3)))
 

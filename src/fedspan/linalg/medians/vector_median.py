@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedspan.arrays import Floats
 from fedspan.errors import InputError
 from fedspan.linalg.medians.centred_points import (
     Frame,
@@ -23,7 +24,7 @@ from fedspan.linalg.medians.centred_points import (
     rounding_of_sums,
     scale_rows,
 )
-from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, Array, gap_bound, reach, rounding
+from fedspan.linalg.medians.median_certificate import UNIT_ROUNDOFF, gap_bound, reach, rounding
 from fedspan.linalg.medians.median_solver import FermatPoint, at_vertex, fermat_point
 
 GOOD_GAP = 1e-11  # relative: a larger gap is worth another reference
@@ -49,9 +50,9 @@ class GeometricMedianResult:
         normalised nor averaged (all 1 when none were given). It includes every rounding error.
     """
 
-    point: Array
-    weights: Array
-    distances: Array
+    point: Floats
+    weights: Floats
+    distances: Floats
     gap: float
 
 
@@ -99,7 +100,7 @@ def geometric_median(points: ArrayLike, weights: ArrayLike | None = None) -> Geo
     return GeometricMedianResult(best.point, best.weights, best.distances, float(best.gap * weight_scale))
 
 
-def _validated(points: ArrayLike, weights: ArrayLike | None) -> tuple[Vectors, Array, float]:
+def _validated(points: ArrayLike, weights: ArrayLike | None) -> tuple[Vectors, Floats, float]:
     try:
         X = np.asarray(points)
     except ValueError as error:
@@ -119,7 +120,7 @@ def _validated(points: ArrayLike, weights: ArrayLike | None) -> tuple[Vectors, A
     return X, w / scale, scale
 
 
-def _solve(frame: Frame, weights: Array) -> FermatPoint:
+def _solve(frame: Frame, weights: Floats) -> FermatPoint:
     """Return the Fermat point of the vectors that have a weight; the others neither pull nor coincide."""
     present = np.flatnonzero(weights)
     found = fermat_point(frame.coordinates[present], weights[present], SAME)
@@ -128,7 +129,7 @@ def _solve(frame: Frame, weights: Array) -> FermatPoint:
     return FermatPoint(pulls, coincide, int(present[found.nearest]))
 
 
-def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoint) -> GeometricMedianResult:
+def _measured(points: Vectors, weights: Floats, frame: Frame, solution: FermatPoint) -> GeometricMedianResult:
     """Compute the point ``z = sum a_l x_l``, and in the same sweep the distances for its certificate.
 
     The sum is ``z' = x_q + s`` with q the nearest vector, so that s has all its digits. z is z' rounded to float64.
@@ -172,19 +173,19 @@ def _measured(points: Vectors, weights: Array, frame: Frame, solution: FermatPoi
     return GeometricMedianResult(point, share, distances, gap)
 
 
-def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
+def _exact_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Return ``a + b`` rounded, and its rounding error: both together are the exact sum (Knuth)."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
 
 
-def _norm(vector: Array) -> float:
+def _norm(vector: Floats) -> float:
     largest = float(np.abs(vector).max())
     return largest * float(np.linalg.norm(vector / largest)) if largest > 0.0 else 0.0
 
 
-def _is_good(result: GeometricMedianResult, weights: Array) -> bool:
+def _is_good(result: GeometricMedianResult, weights: Floats) -> bool:
     """Return whether the gap is small beside what the median's own neighbourhood adds to f, without outliers."""
     present = weights > 0.0
     return bool(result.gap <= GOOD_GAP * weights.sum() * reach(result.distances[present], weights[present]))

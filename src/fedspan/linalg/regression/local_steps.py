@@ -19,20 +19,20 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyevd
 
+from fedspan.arrays import Floats
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 
-Array = NDArray[np.float64]
 Weights = Literal["cluster", "total"]
-Spectrum = tuple[Array, Array]
+Spectrum = tuple[Floats, Floats]
 
 #: A sum of so few powers is faster term by term.
 _FEW_STEPS = 24
 
 
 def descent_operator(
-    X: Array, rate: float, steps: int, rows: int | None = None, spectrum: Spectrum | None = None
-) -> Array:
+    X: Floats, rate: float, steps: int, rows: int | None = None, spectrum: Spectrum | None = None
+) -> Floats:
     """Return Z (n, d): `steps` gradient steps of size `rate` lead from theta to ``theta + Z' (y - X theta)``.
 
     The steps shrink the residual if `rate` is below two over the largest eigenvalue of ``X'X / n``. Where X (n, d)
@@ -43,7 +43,7 @@ def descent_operator(
     return _operator(X, rate, rows, lambda x: _geometric_sum(x, steps), spectrum)
 
 
-def proximal_operator(X: Array, rate: float, rows: int | None = None, spectrum: Spectrum | None = None) -> Array:
+def proximal_operator(X: Floats, rate: float, rows: int | None = None, spectrum: Spectrum | None = None) -> Floats:
     """Return Z (n, d) such that ``theta + Z' (y - X theta)`` minimises the local loss plus a pull back to theta.
 
     That is ``||y - X t||^2 / (2 n) + ||t - theta||^2 / (2 rate)``; parameters as in `descent_operator`.
@@ -51,7 +51,7 @@ def proximal_operator(X: Array, rate: float, rows: int | None = None, spectrum: 
     return _operator(X, rate, rows, lambda x: 1.0 / (1.0 + x), spectrum)
 
 
-def row_spectrum(X: Array) -> Spectrum:
+def row_spectrum(X: Floats) -> Spectrum:
     """Return eigenvalues, ascending, and eigenvectors of ``X X'`` or ``X'X`` (n, d), whichever is smaller."""
     # LAPACK itself: for the ten rows of a small site its wrappers take longer than it does.
     values, vectors, failed = dsyevd(X @ X.T if len(X) <= X.shape[1] else X.T @ X, lower=1)
@@ -60,7 +60,7 @@ def row_spectrum(X: Array) -> Spectrum:
     return np.maximum(values, 0.0), vectors
 
 
-def compressed(blocks: Iterable[tuple[Array, Array]], width: int) -> tuple[Array, Array, float]:
+def compressed(blocks: Iterable[tuple[Floats, Floats]], width: int) -> tuple[Floats, Floats, float]:
     """Return at most `width` rows (R, c) and a rest that have the squared errors of all given rows, for every model.
 
     ``||y - X theta||^2 = ||c - R theta||^2 + rest``, ``X'X = R'R`` and ``X'y = R'c``: R and c are triangular factors.
@@ -87,8 +87,8 @@ class SiteStack:
     X (N, d) and y (N,) are the rows of all sites, `sizes` (M,) the number of rows of each, at least 1.
     """
 
-    X: Array
-    y: Array
+    X: Floats
+    y: Floats
     sizes: NDArray[np.intp]
 
     def __post_init__(self) -> None:
@@ -117,25 +117,25 @@ class SiteStack:
         parts = (self.X[self.rows(i)] for i in range(len(self.sizes)))
         return max(float(np.linalg.norm(part, 2) ** 2 / len(part)) for part in parts)
 
-    def descent(self, rate: float, steps: int) -> Array:
+    def descent(self, rate: float, steps: int) -> Floats:
         """Return the stacked operators Z (N, d) of `steps` gradient steps; see `descent_operator`."""
         return np.vstack([descent_operator(self.X[self.rows(i)], rate, steps) for i in range(len(self.sizes))])
 
-    def proximal(self, rate: float) -> Array:
+    def proximal(self, rate: float) -> Floats:
         """Return the stacked operators Z (N, d) of a proximal step; see `proximal_operator`."""
         return np.vstack([proximal_operator(self.X[self.rows(i)], rate) for i in range(len(self.sizes))])
 
-    def losses(self, models: Array) -> Array:
+    def losses(self, models: Floats) -> Floats:
         """Return the squared errors (M, k) of the `models` (k, d) at every site."""
         return self._losses(self.y[:, None] - self.X @ models.T)
 
-    def labels(self, models: Array) -> NDArray[np.intp]:
+    def labels(self, models: Floats) -> NDArray[np.intp]:
         """Return the model (M,) with the smallest squared error at every site."""
         return np.asarray(self.losses(models).argmin(axis=1))
 
     def refined(
-        self, models: Array, Z: Array, weights: Weights = "cluster", labels: NDArray[np.intp] | None = None
-    ) -> Array:
+        self, models: Floats, Z: Floats, weights: Weights = "cluster", labels: NDArray[np.intp] | None = None
+    ) -> Floats:
         """Return the models (k, d) after one round: every site's steps on its own model, then their weighted mean.
 
         Weights are ``n_i / N_j``, over the rows of the cluster, or ``n_i / N``, over all rows. A model without sites
@@ -152,7 +152,7 @@ class SiteStack:
         total = np.maximum(rows, 1.0) if weights == "cluster" else np.full(k, rows.sum())
         return np.asarray(models + (E.T @ Z) / total[:, None])
 
-    def fitted(self, labels: NDArray[np.intp], models: Array) -> Array:
+    def fitted(self, labels: NDArray[np.intp], models: Floats) -> Floats:
         """Return the least-squares models (k, d) of the clusters `labels` (M,); without sites, the given `models`."""
         found = models.copy()
         for j in range(len(models)):
@@ -161,13 +161,13 @@ class SiteStack:
                 found[j] += np.linalg.lstsq(self.X[rows], self.y[rows] - self.X[rows] @ models[j], rcond=None)[0]
         return found
 
-    def _losses(self, E: Array) -> Array:
+    def _losses(self, E: Floats) -> Floats:
         return np.add.reduceat(E * E, self.starts, axis=0)
 
 
 def _operator(
-    X: Array, rate: float, rows: int | None, factor: Callable[[Array], Array], spectrum: Spectrum | None
-) -> Array:
+    X: Floats, rate: float, rows: int | None, factor: Callable[[Floats], Floats], spectrum: Spectrum | None
+) -> Floats:
     """Return ``(rate / n) P X`` with ``P = factor(rate X X' / n)``, a function of a symmetric matrix."""
     real_number("rate", rate, above=0)
     n, d = X.shape
@@ -179,7 +179,7 @@ def _operator(
     return np.asarray((V * factors) @ (V.T @ X) if n <= d else (X @ V) * factors @ V.T)
 
 
-def _geometric_sum(x: Array, steps: int) -> Array:
+def _geometric_sum(x: Floats, steps: int) -> Floats:
     """Return ``1 + (1 - x) + ... + (1 - x)^(steps - 1) = (1 - (1 - x)^steps) / x`` without cancellation near 0."""
     if steps <= _FEW_STEPS:
         found, rest = np.ones_like(x), 1.0 - x

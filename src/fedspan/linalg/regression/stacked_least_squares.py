@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Floats
 from fedspan.errors import InputError
-
-Array = NDArray[np.float64]
 
 #: Bounds of ``r^2 max(A'A) max((A'A)^-1)``, which is at least the condition number of A'A. Up to the first one, normal
 #: equations lose at most three digits to an orthogonal factorisation; up to the second one, they lose no more after one
@@ -15,7 +13,7 @@ Array = NDArray[np.float64]
 WELL_CONDITIONED, REFINABLE = 1e3, 1e8
 
 
-def stacked_least_squares(A: Array, y: Array) -> Array:
+def stacked_least_squares(A: Floats, y: Floats) -> Floats:
     """Return the b (q, r) that minimise ``||A_k b_k - y_k||`` for A (q, m, r) and y (q, m); of several, the shortest.
 
     By normal equations, refined where they need it. Problems that are nearly singular, or have fewer rows than
@@ -27,7 +25,7 @@ def stacked_least_squares(A: Array, y: Array) -> Array:
         return checked_least_squares(A, y)
 
 
-def checked_least_squares(A: Array, y: Array) -> Array:
+def checked_least_squares(A: Floats, y: Floats) -> Floats:
     """Return the same as `stacked_least_squares`, for callers that checked the shapes and ignore overflows."""
     _, m, r = A.shape
     if m < r:
@@ -50,6 +48,6 @@ def checked_least_squares(A: Array, y: Array) -> Array:
     return b
 
 
-def _by_singular_values(A: Array, y: Array) -> Array:
+def _by_singular_values(A: Floats, y: Floats) -> Floats:
     cutoff = max(A.shape[1:]) * np.finfo(np.float64).eps
     return np.asarray((np.linalg.pinv(A, rcond=cutoff) @ y[:, :, None])[:, :, 0])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.arrays import Array
 from fedspan.base import FedTransformer
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
@@ -27,8 +28,6 @@ from fedspan.linalg.layout.map_graph import placed
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.linalg.subspaces import with_fixed_signs
 from fedspan.sums.row_transforms import same_columns
-
-Array = NDArray[Any]
 
 #: The fewest rows of a map.
 _FEWEST = 4

@@ -17,12 +17,12 @@ from math import comb
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.arrays import Array
 from fedspan.checks import one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step, transform
@@ -33,8 +33,6 @@ from fedspan.pca.covariance import total_scatter
 from fedspan.sums.moments import moments
 from fedspan.sums.plausible_totals import refuse_absurd
 from fedspan.sums.row_transforms import standardize
-
-Array = NDArray[Any]
 
 SCALINGS = ("whiten", "standardize", "none")
 _FLOOR = 0.05  # of the mean: an aggregated covariance is an estimate and must not blow up any direction

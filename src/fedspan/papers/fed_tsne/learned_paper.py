@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan import datasets
+from fedspan.arrays import Array
 from fedspan.audit import psnr, relative_error, trilaterate
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import DataMissingError
@@ -27,7 +28,6 @@ from fedspan.maps.umap import FedUMAP
 from fedspan.privacy import GaussianGradient, PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
 
-Array = NDArray[Any]
 FACES: dict[str, type[FedMap]] = {"t-SNE": FedTSNE, "UMAP": FedUMAP}
 #: Sites by default: one for each class of MNIST, as in the paper.
 SITES = 10

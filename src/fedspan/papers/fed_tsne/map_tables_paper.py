@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score, silhouette_score
 
+from fedspan.arrays import Array
 from fedspan.linalg.layout.map_quality import map_neighbors, shared_neighbors
 from fedspan.papers.fed_tsne.learned_paper import (
     DELTA,
@@ -28,8 +27,6 @@ from fedspan.papers.fed_tsne.learned_paper import (
 from fedspan.papers.results_paper import Maps, Table, Words, published
 from fedspan.privacy import PaperNoise
 from fedspan.privacy.mechanisms import Mechanism
-
-Array = NDArray[Any]
 
 #: Neighbours by which accuracy and preservation are measured.
 NEIGHBORS = (1, 10, 50)

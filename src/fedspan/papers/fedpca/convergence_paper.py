@@ -9,9 +9,10 @@ import numpy as np
 from rich.progress import track
 from sklearn.metrics import roc_auc_score
 
+from fedspan.arrays import Matrix
 from fedspan.federation import Federation
 from fedspan.linalg import polar_factor
-from fedspan.papers.fedpca.traffic_paper import Matrix, traffic
+from fedspan.papers.fedpca.traffic_paper import traffic
 from fedspan.papers.results_paper import Chart, Curves, Part, counted
 from fedspan.pca.covariance import covariance_pca
 from fedspan.pca.fedpe import fedpe

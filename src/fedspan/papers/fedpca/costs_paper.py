@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.arrays import Matrix
 from fedspan.papers.fedpca.detection_paper import Found
 from fedspan.papers.fedpca.methods_paper import Fitted, bytes_per_round
-from fedspan.papers.fedpca.traffic_paper import Matrix
 from fedspan.papers.results_paper import Clouds, Table
 
 AXES = ("dur", "stcpb", "sinpkt")

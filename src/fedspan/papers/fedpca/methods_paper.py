@@ -16,9 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from fedspan import FedAutoencoderDetector, FedBiGANDetector, FedPCADetector, LocalPCADetector
+from fedspan.arrays import Matrix
 from fedspan.federation import RunRecord
 from fedspan.linalg import orthonormalize
-from fedspan.papers.fedpca.traffic_paper import Matrix, Traffic
+from fedspan.papers.fedpca.traffic_paper import Traffic
 
 Scores = NDArray[np.float64]
 RANK, QUANTILE = 10, 0.95

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.datasets import anomaly_split, load_ton_iot, load_unsw_nb15, split_blocks
 from fedspan.engines.local.embedded import federate
 from fedspan.federation import Federation
 
-Matrix = NDArray[np.float64]
 Order = Literal["random", "first", "last"]
 
 SITES = 100

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.federation import Federation
 from fedspan.linalg import orthonormalize, top_eigenpairs
 
-Matrix = NDArray[np.float64]
 #: ``product(fed, Q)``: request the sites' parts of ``Y Q``, and return it with the weight of each site in it.
 Product = Callable[[Federation, Matrix], tuple[Matrix, dict[str, float]]]
 

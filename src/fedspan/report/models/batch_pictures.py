@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.markup import MOST_SITES, number
-from fedspan.report.models.picture import Matrix, Names, Picture, more_sites, picture
+from fedspan.report.models.picture import Names, Picture, more_sites, picture
 
 
 @picture(effects_=4, cluster_sizes_=1)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import bar_chart
 from fedspan.report.markup import MOST_SITES, Html, count, esc, few, note, number, percent, plural, table
 from fedspan.report.models.component_pictures import centres, signed_vectors
-from fedspan.report.models.picture import Matrix, Names, Picture, array_of, more_sites, picture
+from fedspan.report.models.picture import Names, Picture, array_of, more_sites, picture
 
 MOST_CLUSTERS = 30
 MOST_COLOURS = 10

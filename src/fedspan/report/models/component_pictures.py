@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.bars_and_cells import heat_map, image_tiles
 from fedspan.report.charts.line_charts import bar_chart
 from fedspan.report.markup import count, percent, plural
-from fedspan.report.models.picture import Matrix, Names, Picture, image_shape, picture, shown_names
+from fedspan.report.models.picture import Names, Picture, image_shape, picture, shown_names
 
 MOST_BARS = 40
 MOST_COMPONENTS = 6

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.line_charts import Line, histogram, line_chart, thinned
 from fedspan.report.markup import MOST_SITES, count, number, pairs, percent
-from fedspan.report.models.picture import Matrix, Names, Picture, more_sites, picture
+from fedspan.report.models.picture import Names, Picture, more_sites, picture
 
 #: Scores beyond this many thresholds are not drawn.
 FARTHEST = 8

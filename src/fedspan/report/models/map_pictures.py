@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.errors import InputError
 from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.charts.still_map import density_map, still_map
 from fedspan.report.markup import count, number, pairs, percent, plural
 from fedspan.report.models.component_pictures import centres
-from fedspan.report.models.picture import Matrix, Names, Picture, image_shape, picture
+from fedspan.report.models.picture import Names, Picture, image_shape, picture
 from fedspan.report.models.scatter_map import Scatter
 
 #: The most points of a map.

@@ -14,14 +14,13 @@ from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.svg import figure
 from fedspan.report.markup import MOST_SITES, Html, count
 
 #: The names of a model's features, where these are known.
 Names = Sequence[str] | None
-Matrix = NDArray[np.float64]
 
 #: Columns with such names, line by line, are the pixels of an image.
 _PIXEL = re.compile(r"pixel_(\d+)_(\d+)")

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.count_bars import count_bars
 from fedspan.report.charts.forest_chart import forest_chart
 from fedspan.report.markup import number, percent
-from fedspan.report.models.picture import Matrix, Names, Picture, picture, shown_names
+from fedspan.report.models.picture import Names, Picture, picture, shown_names
 
 MOST_ROWS = 30
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.markup import count, number, percent
-from fedspan.report.models.picture import Matrix, Names, Picture, picture
+from fedspan.report.models.picture import Names, Picture, picture
 
 MOST_CURVES = 8
 

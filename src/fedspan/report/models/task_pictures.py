@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.line_charts import bar_chart
 from fedspan.report.markup import count, number, pairs, plural
 from fedspan.report.models.component_pictures import signed_vectors
-from fedspan.report.models.picture import Matrix, Names, Picture, picture
+from fedspan.report.models.picture import Names, Picture, picture
 
 MOST_TASKS = 40
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.arrays import Matrix
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.markup import MOST_SITES, count, few, percent
-from fedspan.report.models.picture import Matrix, Names, Picture, picture
+from fedspan.report.models.picture import Names, Picture, picture
 
 MOST_NAMES = 12
 

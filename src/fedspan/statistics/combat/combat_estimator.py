@@ -20,8 +20,6 @@ from fedspan.statistics.combat.site_adjustment import adjusted, adjusted_site, s
 from fedspan.statistics.survival.event_counts import column_number
 from fedspan.sums.moments import refuse_bad_values
 
-Array = NDArray[Any]
-
 
 @dataclass(eq=False, repr=False)
 class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):

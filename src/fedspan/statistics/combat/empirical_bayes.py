@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from fedspan.arrays import Vector
 
 #: Most rounds of the parametric estimate, and the features whose prior is evaluated at the same time.
 _MOST_ROUNDS, _BLOCK = 10_000, 256

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import Indices, Labels, Matrix, Vector
@@ -24,8 +25,6 @@ from fedspan.statistics.combat.empirical_bayes import SiteEffect, non_parametric
 from fedspan.statistics.regression.parts.design_rows import Column, triangular_factor
 from fedspan.sums.plausible_totals import CountedRows, whole
 from fedspan.sums.row_blocks import blocks, n_columns
-
-Array = NDArray[Any]
 
 #: A pooled deviation below this share of the mean is rounding.
 _ROUNDING = 1e-13

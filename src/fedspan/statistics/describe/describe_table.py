@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Counts
 from fedspan.checks import one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -24,7 +25,7 @@ from fedspan.statistics.describe.parts.extremes import group_extremes
 from fedspan.statistics.describe.parts.group_counts import bin_counts, category_counts
 from fedspan.statistics.describe.parts.group_moments import GroupMoments, group_moments
 from fedspan.statistics.describe.parts.group_tests import counts_test, means_apart, means_test, ranks_test, shares_apart
-from fedspan.statistics.describe.parts.grouped_rows import NO_GROUPS, SITES, Counts, Grouping
+from fedspan.statistics.describe.parts.grouped_rows import NO_GROUPS, SITES, Grouping
 from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_values, name_table, shown
 from fedspan.statistics.describe.parts.table_columns import (
     SITE,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedspan.arrays import Counts
 from fedspan.checks import whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
@@ -22,7 +23,7 @@ from fedspan.statistics.describe.description import ALL, apart_from
 from fedspan.statistics.describe.noisy_tables import check_public, noisy_bins
 from fedspan.statistics.describe.parts.exact_quantiles import group_quantiles
 from fedspan.statistics.describe.parts.group_counts import bin_counts
-from fedspan.statistics.describe.parts.grouped_rows import Counts, Grouping
+from fedspan.statistics.describe.parts.grouped_rows import Grouping
 from fedspan.statistics.describe.parts.shown_frame import ShownFrame
 from fedspan.statistics.describe.parts.suppression import hidden_groups, hidden_in_groups, shown
 from fedspan.statistics.describe.parts.table_columns import (

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Counts
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
@@ -39,7 +40,6 @@ from fedspan.statistics.describe.parts.group_tests import GroupTest, counts_test
 from fedspan.statistics.describe.parts.grouped_rows import (
     SITES,
     By,
-    Counts,
     Grouping,
     Numbers,
     fewest_rows,

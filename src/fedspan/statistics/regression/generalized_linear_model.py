@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from fedspan.arrays import Array, Matrix, Vector
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.statistics.regression.least_squares import design_of, inner_penalty, penalised
@@ -31,9 +32,6 @@ from fedspan.statistics.regression.parts.newton import Evaluation, inverse, newt
 from fedspan.statistics.regression.parts.regression_fit import RegressionFit, sandwich
 from fedspan.sums.plausible_totals import whole
 
-Array = NDArray[Any]
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 _MOST_CLASSES = 100
 #: Rounds from which it is checked in any case whether targets are separated.
 _LONG = 9

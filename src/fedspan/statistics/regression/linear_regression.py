@@ -8,10 +8,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from sklearn.base import RegressorMixin
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments, check_moments
@@ -19,8 +19,6 @@ from fedspan.statistics.regression.least_squares import least_squares
 from fedspan.statistics.regression.noisy_least_squares import noisy_least_squares
 from fedspan.statistics.regression.parts.regression_fit import COVARIANCES
 from fedspan.statistics.regression.parts.regression_model import FedRegression
-
-Array = NDArray[Any]
 
 
 @dataclass(eq=False, repr=False)

@@ -7,15 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.generalized_linear_model import generalized_linear_model
 from fedspan.statistics.regression.parts.regression_model import FedRegression
-
-Array = NDArray[Any]
 
 
 @dataclass(eq=False, repr=False)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix, Vector
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Total
 from fedspan.statistics.regression.least_squares import inner_penalty
@@ -36,8 +37,6 @@ from fedspan.statistics.survival.event_counts import event_grid, refuse_bad_even
 from fedspan.statistics.survival.kaplan_meier import survival_curve
 from fedspan.sums.plausible_totals import whole
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 #: Slow steps in a row after which the likelihood has no maximum.
 _PATIENCE = 6
 

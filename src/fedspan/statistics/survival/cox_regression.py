@@ -8,11 +8,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.arrays import Floats
 from fedspan.checks import frames_inside, one_of, real_number, whole_number
 from fedspan.statistics.regression.parts.regression_fit import wald_tests
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
@@ -21,8 +21,6 @@ from fedspan.statistics.survival.cox_model import CoxFit, cox_model
 from fedspan.statistics.survival.cox_sums import TIES
 from fedspan.statistics.survival.event_counts import checked_grid
 from fedspan.statistics.survival.survival_model import FedSurvival
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)
@@ -118,13 +116,13 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
             self._keep(found)
         return self
 
-    def predict(self, X: Any) -> Numbers:
+    def predict(self, X: Any) -> Floats:
         """Return the hazard of rows relative to a row at the means of the columns."""
         check_is_fitted(self)
         rows = self._coded_rows(X)
         return np.asarray(np.exp((rows - self.mean_) @ self.coef_))
 
-    def predict_survival(self, X: Any, times: Any = None) -> Numbers:
+    def predict_survival(self, X: Any, times: Any = None) -> Floats:
         """Return the survival of rows at times (n, t); default: the grid."""
         ratio = self.predict(X)
         at = self.times_ if times is None else np.asarray(times, dtype=np.float64)

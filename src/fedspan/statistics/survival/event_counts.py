@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.checks import held, whole_number
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
@@ -27,7 +28,6 @@ from fedspan.sums.plausible_totals import whole
 from fedspan.tables.parts.category_union import Lines, category_union
 from fedspan.tables.parts.cells import column, names, tables
 
-Array = NDArray[Any]
 Whole = NDArray[np.int64]
 
 MOST_GROUPS = 100

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
+from fedspan.arrays import Floats
 from fedspan.checks import real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -18,8 +19,6 @@ from fedspan.statistics.regression.parts.regression_table import WIDTH
 from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, column_number, event_counts, group_names
 from fedspan.statistics.survival.log_rank_test import compared
 from fedspan.statistics.survival.survival_model import FedSurvival
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)
@@ -87,7 +86,7 @@ class FedKaplanMeier(FedSurvival):
             self._keep(_counted(fed, self.times, self.by, self.groups, self._names(), self.n_features_in_))
         return self
 
-    def predict(self, times: Any) -> Numbers:
+    def predict(self, times: Any) -> Floats:
         """Return the survival at some times (t,), with groups of each of them (g, t)."""
         check_is_fitted(self)
         wanted = np.asarray(times, dtype=np.float64)
@@ -132,7 +131,7 @@ class FedKaplanMeier(FedSurvival):
         self.log_rank_p_value_ = np.nan if test is None else test.p_value
 
 
-def survival_curve(at_risk: NDArray[np.int64], events: NDArray[np.int64], confidence: float) -> tuple[Numbers, Numbers]:
+def survival_curve(at_risk: NDArray[np.int64], events: NDArray[np.int64], confidence: float) -> tuple[Floats, Floats]:
     """Return the survival (m,) and its band (m, 2) from rows at risk and events at rising times."""
     n, d = at_risk.astype(np.float64), events.astype(np.float64)
     some = n > 0
@@ -147,7 +146,7 @@ def survival_curve(at_risk: NDArray[np.int64], events: NDArray[np.int64], confid
     return curve, ends
 
 
-def _median(times: Numbers, curve: Numbers) -> float:
+def _median(times: Floats, curve: Floats) -> float:
     below = np.flatnonzero(curve <= 0.5)
     return float(times[below[0]]) if len(below) else np.inf
 

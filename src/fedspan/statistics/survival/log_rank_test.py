@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from fedspan.arrays import Floats
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, column_number, event_counts, group_names
 from fedspan.sums.columns import agree_on_columns
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,8 @@ class LogRank:
     df: int
     p_value: float
     groups: tuple[str, ...]
-    observed: Numbers
-    expected: Numbers
+    observed: Floats
+    expected: Floats
     rows: NDArray[np.int64]
 
 

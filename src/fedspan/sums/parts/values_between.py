@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Counts, Vector
 from fedspan.federation import Site
 from fedspan.sums.parts.number_keys import PARTS, Keys, key_values, part_edges
 from fedspan.sums.row_blocks import blocks, n_columns
-
-Vector = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 #: Values that are kept inside the intervals, at most; each takes 16 bytes.
 _KEPT = 2**24

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Counts
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.federation import StepLike
@@ -27,8 +28,6 @@ from fedspan.federation.site.parameters import Flags, Vector
 from fedspan.gateway.cell_text import LARGEST
 from fedspan.sums.row_blocks import width
 from fedspan.tables.parts.cells import declared_categories, number_blocks, signed_log
-
-Counts = NDArray[np.int64]
 
 #: What may be known of a column beforehand.
 NUMBERS, TEXT, UNKNOWN = 0, 1, -1

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Counts
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import ArrayOf, Labels, Vector
 from fedspan.statistics.describe.parts.grouped_rows import (
     By,
-    Counts,
     Grouping,
     Numbers,
     fewest_rows,

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Counts
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
 from fedspan.statistics.describe.parts.grouped_rows import (
     By,
-    Counts,
     Grouping,
     Numbers,
     fewest_values,

@@ -15,7 +15,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from fedspan.arrays import Vector
+
 Table = NDArray[np.float64]
 
 

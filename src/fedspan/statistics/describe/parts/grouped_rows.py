@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Counts
 from fedspan.errors import PolicyError
 from fedspan.federation import Site
 from fedspan.federation.site.parameters import ArrayOf, Labels, Matrix, Whole
@@ -24,7 +25,6 @@ By = Annotated[int, Whole(-2, 2**31)]
 NO_GROUPS, SITES = -1, -2
 #: Numbers of columns, or of groups.
 Numbers = Annotated[NDArray[np.int64], ArrayOf("whole", 1, least=0, most=2**31)]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import MOST, Flags, Labels, Matrix, Vector, Whole
 from fedspan.sums.plausible_totals import CountedRows, refuse_absurd
 from fedspan.sums.row_blocks import n_columns
-
-Array = NDArray[Any]
 
 #: The number of a column, or -1 for none.
 Column = Annotated[int, Whole(-1, MOST)]

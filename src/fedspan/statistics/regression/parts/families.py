@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, gammaln, xlogy
 
-Vector = NDArray[np.float64]
+from fedspan.arrays import Vector
 
 
 @dataclass(frozen=True)

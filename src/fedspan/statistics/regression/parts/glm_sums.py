@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import ArrayOf, Matrix, OneOf, Vector
@@ -21,7 +22,6 @@ from fedspan.statistics.regression.parts.design_rows import (
 )
 from fedspan.statistics.regression.parts.families import FAMILIES, Family
 
-Array = NDArray[Any]
 FamilyName = Annotated[str, OneOf((*FAMILIES, "multinomial"))]
 SquaredName = Annotated[str, OneOf(("gaussian", *FAMILIES, "multinomial"))]
 MeatName = Annotated[str, OneOf(("HC0", "HC2", "HC3", "cluster"))]

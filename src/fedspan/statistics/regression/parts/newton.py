@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from fedspan.arrays import Matrix, Vector
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 #: The step that is left, in standard errors, at which the iteration ends. The next one would be about its square.
 _DONE = 1e-8

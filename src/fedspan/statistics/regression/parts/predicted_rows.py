@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import transform
 from fedspan.federation.site.parameters import Matrix, OneOf, Vector
-
-Array = NDArray[Any]
 
 
 @transform("regression.predicted")

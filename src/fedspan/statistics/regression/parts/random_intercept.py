@@ -15,13 +15,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from fedspan.arrays import Matrix, Vector
 from fedspan.statistics.regression.parts.newton import inverse
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

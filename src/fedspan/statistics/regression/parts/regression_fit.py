@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from fedspan.arrays import Matrix
 from fedspan.errors import InputError
 from fedspan.statistics.regression.parts.design_rows import Design
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 COVARIANCES = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
+from fedspan.arrays import Array, Vector
 from fedspan.checks import as_table, frames_inside, held, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -20,9 +21,6 @@ from fedspan.statistics.regression.parts.regression_fit import RegressionFit, wa
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
 from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding, treatment_coded
 from fedspan.statistics.regression.residual_bins import EDGES, residual_bins
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)

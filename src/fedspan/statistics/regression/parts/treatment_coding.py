@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from fedspan.arrays import Array
 from fedspan.base import FedEstimator
 from fedspan.checks import as_table, frames_inside, whole_number
 from fedspan.errors import InputError
@@ -17,8 +18,6 @@ from fedspan.federation import Federation, transform
 from fedspan.tables.parts.category_union import Lines, Naturals, category_union, packed, unpacked
 from fedspan.tables.parts.cells import column
 from fedspan.tables.parts.cells import names as names_of
-
-Array = NDArray[Any]
 
 MOST_CATEGORIES = 100
 

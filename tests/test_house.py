@@ -1,7 +1,8 @@
-"""The rules by which a stranger finds a module: its name occurs once, and no folder is long."""
+"""The rules by which a stranger finds a module: its name and those of its classes occur once, and no folder is long."""
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from pathlib import Path
 
@@ -18,6 +19,17 @@ def test_a_module_name_occurs_once():
     assert len(places) > 400
     twice = [found for name, found in places.items() if len(found) > 1 and name not in IN_EVERY_ROOM]
     assert twice == [], "a module's name occurs once in src/fedspan: rename the new one after what it computes"
+
+
+def test_a_public_class_name_occurs_once():
+    places = defaultdict(list)
+    for path in sorted(HOUSE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path.relative_to(HOUSE).as_posix())
+    assert len(places) > 400
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert not twice, "a class name has one meaning in src/fedspan: rename the new one after what it holds"
 
 
 def test_no_folder_is_long():

@@ -8,7 +8,7 @@ from threading import Thread
 
 import fedspan as fs
 from fedspan.console.owner_console import owner_server
-from fedspan.engines.local.rehearsal import Columns, rehearse
+from fedspan.engines.local.rehearsal import RehearsedColumns, rehearse
 from fedspan.engines.nvflare.setup.kit import FederationPlan
 from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.federation import Policy
@@ -25,7 +25,7 @@ def example_plan(title="Which patients are alike?", components=2):
         fs.FedPCA(components, solver="fedpg", max_rounds=40).fit(scaler.transform(fed))
 
     kinds = dict.fromkeys(COLUMNS, "number")
-    return rehearse(work, {"a": Columns(kinds), "b": Columns(kinds)}, title, Policy())
+    return rehearse(work, {"a": RehearsedColumns(kinds), "b": RehearsedColumns(kinds)}, title, Policy())
 
 
 class Clinic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedspan.mixed_regression.parts.cluster_rounds import Moved
+from fedspan.mixed_regression.parts.cluster_rounds import MovedModels
 from fedspan.mixed_regression.parts.refinement import Accelerator, StopRule, refine
 
 from .mixtures import federation, mixture
@@ -17,7 +17,7 @@ def test_a_loss_that_grows_ends_extrapolation_where_a_rule_may_jump():
         losses = iter(growth ** np.arange(20.0))
 
         def one_round(models, belief):
-            return Moved(slopes * (1.0 - models), np.ones(1), np.ones(1), next(losses), ("a",))
+            return MovedModels(slopes * (1.0 - models), np.ones(1), np.ones(1), next(losses), ("a",))
 
         return refine(
             one_round,

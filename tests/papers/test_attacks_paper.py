@@ -10,7 +10,7 @@ from fedspan.federation import AttackedCall
 from fedspan.linalg import subspace_distance
 from fedspan.papers.attacks_paper import Collude, JustBelow, OuterProduct, Rotated
 from fedspan.papers.few_shot_beyond_paper import ATTACKS
-from fedspan.papers.few_shot_runs_paper import Setting, curve
+from fedspan.papers.few_shot_runs_paper import FewShotSetting, curve
 from fedspan.sums.row_moments import packed, unpacked
 
 CALL = AttackedCall("any.step", 0)
@@ -47,7 +47,7 @@ def test_gradients_stay_just_below_the_threshold(fixed):
 
 
 def test_gradients_just_below_the_threshold_defeat_the_mean():
-    made, fed = Setting(30, 30, 2, 12, 6).data(0)
+    made, fed = FewShotSetting(30, 30, 2, 12, 6).data(0)
     bad = fed.corrupt(ATTACKS["just below the threshold, reversed"], sites=fed.sites[:2])
     plain, spoilt = (curve(some, made.basis, aggregator=Mean(), iterations=10)[-1] for some in (fed, bad))
     assert plain < 0.01

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fedspan.papers.fedpca.costs_paper import cost_table, views
-from fedspan.papers.fedpca.detection_paper import Found, find
+from fedspan.papers.fedpca.detection_paper import Detections, find
 from fedspan.papers.fedpca.methods_paper import BASELINES, principal
 
 from .little_traffic import little_traffic
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> Detections:
     methods = {**BASELINES, "exact (covariance)": principal()["exact (covariance)"]}
     return find(lambda seed: little_traffic(), methods, range(1))
 

@@ -9,7 +9,7 @@ import fedspan as fs
 from fedspan.attacks import Orthogonal
 from fedspan.datasets import make_subspace_sites
 from fedspan.linalg import kernel_matrix, mmd2, subspace_distance
-from fedspan.papers.fed_tsne.learned_paper import Rows, learned
+from fedspan.papers.fed_tsne.learned_paper import PaperRows, learned
 from fedspan.pca.median_of_means import median_of_means
 from fedspan.pca.resilient_power import resilient_power
 from fedspan.pca.subspace_median import subspace_median
@@ -108,7 +108,7 @@ def test_batches_of_means_help_the_node_and_not_the_eigenspace():
 def test_posted_distances_give_rows_away_whatever_noise_the_gradients_had():
     X = np.random.default_rng(0).uniform(size=(60, 4))
     privacy = GaussianGradient(1.0, 1e-5, center=0.5, scale=0.3)
-    rows = Rows("uniform", X, np.arange(60) % 2, 12, (0.0, 1.0))
+    rows = PaperRows("uniform", X, np.arange(60) % 2, 12, (0.0, 1.0))
     plain, private = (learned(rows, rows.sites("IID"), noise, rounds=3) for noise in (None, privacy))
     assert private.epsilon == pytest.approx(1.0, rel=0.05)
     assert np.abs(private.model.landmarks_ - plain.model.landmarks_).max() > 1e-2

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fedspan.papers import few_shot_beyond_paper as beyond
-from fedspan.papers.few_shot_runs_paper import Setting, curve
+from fedspan.papers.few_shot_runs_paper import FewShotSetting, curve
 
 
 @pytest.fixture
 def half(monkeypatch):
     """What goes beyond the paper, in half of its size."""
-    monkeypatch.setattr(beyond, "SETTING", Setting(100, 100, 4, 20, 10))
+    monkeypatch.setattr(beyond, "SETTING", FewShotSetting(100, 100, 4, 20, 10))
 
 
 @pytest.mark.slow

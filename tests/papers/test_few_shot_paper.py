@@ -9,13 +9,13 @@ from fedspan.datasets import make_few_shot_tasks
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.papers import few_shot_beyond_paper as beyond
 from fedspan.papers import few_shot_paper as paper
-from fedspan.papers.few_shot_runs_paper import Setting
+from fedspan.papers.few_shot_runs_paper import FewShotSetting
 
 
 @pytest.mark.slow
 def test_the_start_of_the_paper():
     """With the paper's own constant, as its table: 0.665 and 0.457. With C = 9, which needs no knowledge, better."""
-    made, fed = Setting().data(1)
+    made, fed = FewShotSetting().data(1)
     constant = paper.paper_truncation(made)
     bad = paper.bad_sites(fed, 2)
 
@@ -31,7 +31,7 @@ def test_the_start_of_the_paper():
 @pytest.mark.slow
 def test_the_mean_of_gradients_fails_with_two_bad_sites_and_medians_do_not():
     """In a smaller setting: one bad site that sends -10 times the mean leaves 7/18 of the gradient, two reverse it."""
-    small = Setting(80, 80, 3, 16, 18)
+    small = FewShotSetting(80, 80, 3, 16, 18)
     chart = paper.descent(small, range(1), 60, {})
     at = {t: {name: values[t // 5] for name, values in chart.lines.items()} for t in (40, 60)}
     assert at[40]["mean, 2 bad"] >= 0.9
@@ -75,7 +75,7 @@ def test_the_squared_error_of_new_tasks_is_of_the_order_of_the_squared_error_of_
 
 def test_the_scale_of_the_gradient():
     """A sum over a batch needs a step divided by its size; the paper's Algorithm 3 has the sum, its text the mean."""
-    small = Setting(60, 60, 2, 12, 6)
+    small = FewShotSetting(60, 60, 2, 12, 6)
     made, fed = small.data(0)
     mean = paper.curve(fed, made.basis, byz_altgdmin, iterations=15, aggregator=paper.Mean())
     median = paper.curve(fed, made.basis, byz_altgdmin, iterations=15, aggregator=paper.MedianOfMeans(3))
@@ -89,8 +89,8 @@ def test_what_the_command_prints(capsys, tmp_path, monkeypatch):
     """The whole command in small: every part is there, with the paper's values and its page."""
     from fedspan.cli import main
 
-    monkeypatch.setattr(paper, "Setting", lambda *sizes: Setting(20, 20, 2, 8, 18))
-    monkeypatch.setattr(beyond, "SETTING", Setting(20, 20, 2, 12, 10))
+    monkeypatch.setattr(paper, "Setting", lambda *sizes: FewShotSetting(20, 20, 2, 8, 18))
+    monkeypatch.setattr(beyond, "SETTING", FewShotSetting(20, 20, 2, 12, 10))
     monkeypatch.setattr(beyond, "COUNTS", (4, 8))
     assert main(["reproduce", "few-shot", "--quick", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out

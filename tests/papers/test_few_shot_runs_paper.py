@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fedspan.papers.few_shot_runs_paper import Cost, Setting, curve
+from fedspan.papers.few_shot_runs_paper import FewShotSetting, RunCost, curve
 
 
 def test_bytes_are_those_of_the_theory_per_iteration_and_of_the_start_once():
-    made, fed = Setting(100, 40, 3, 8, 6).data(0)
-    costs: dict[str, Cost] = {}
+    made, fed = FewShotSetting(100, 40, 3, 8, 6).data(0)
+    costs: dict[str, RunCost] = {}
     for iterations in (5, 15):
         curve(fed, made.basis, costs=costs, name=f"{iterations}", iterations=iterations)
     theory = 8 * 100 * 3

@@ -9,7 +9,7 @@ import fedspan as fs
 from fedspan.aggregation import SpectralFilter
 from fedspan.mixed_regression.spectral_start import spectral_start
 from fedspan.papers import mixed_attacks_paper as paper
-from fedspan.papers.mixed_runs_paper import Setting
+from fedspan.papers.mixed_runs_paper import MixedSetting
 
 
 @fs.step
@@ -19,8 +19,8 @@ def targets(site):
 
 
 @pytest.fixture(scope="module")
-def setting() -> Setting:
-    return Setting("C1", paper.SEED)
+def setting() -> MixedSetting:
+    return MixedSetting("C1", paper.SEED)
 
 
 @pytest.mark.parametrize("name", [paper.FLIP, paper.FAKE])

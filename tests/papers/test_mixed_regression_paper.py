@@ -11,7 +11,7 @@ from fedspan.linalg import descent_operator, k_means, proximal_operator
 from fedspan.mixed_regression.moment_descent_paper import moment_descent_paper
 from fedspan.papers import mixed_extras_paper as mixed_extras
 from fedspan.papers import mixed_regression_paper as mixed_regression
-from fedspan.papers.mixed_runs_paper import Setting, Update, rounds_to
+from fedspan.papers.mixed_runs_paper import MixedSetting, Update, rounds_to
 
 CLUSTER, TOTAL = Update(5, "cluster"), Update(5, "total")
 
@@ -20,7 +20,7 @@ CLUSTER, TOTAL = Update(5, "cluster"), Update(5, "total")
 @pytest.mark.parametrize(("configuration", "most"), [("C1", 15), ("C3", 65)])
 def test_two_phases_reach_the_oracle(configuration, most):
     """Both weights, and the bounds on the error and on the rounds with n_i / N_j."""
-    setting = Setting(configuration, 300)
+    setting = MixedSetting(configuration, 300)
     start = setting.start("moment descent")
     assert start.covered
     assert setting.error(start.models) < 0.5
@@ -40,7 +40,7 @@ def test_two_phases_reach_the_oracle(configuration, most):
 def test_ifca_fails_in_c1_because_of_the_weights():
     outcome = {"total": 0, "cluster": 0}
     for seed in range(300, 306):
-        setting = Setting("C1", seed)
+        setting = MixedSetting("C1", seed)
         for update in (TOTAL, CLUSTER):
             target = setting.refined(setting.made.coef, update)[1][-1]
             models, errors = setting.refined(setting.random, update)
@@ -53,7 +53,7 @@ def test_ifca_fails_in_c1_because_of_the_weights():
 
 @pytest.mark.slow
 def test_the_paper_as_written_does_not_start_anywhere():
-    setting = Setting("C1", 300)
+    setting = MixedSetting("C1", 300)
     start = np.random.default_rng(0).standard_normal(100) / 10
     found = setting.federation.run(moment_descent_paper, n_clusters=3, start=start, separation=1.4)
     assert setting.error(found.models) > 0.9 * setting.error(setting.random)
@@ -80,7 +80,7 @@ def test_kappa_is_the_condition_number_of_the_local_operator(steps):
 
 def test_sites_of_c1_cannot_fit_a_model_of_their_own():
     """The paper explains one-shot clustering by local fits, but 50 rows do not determine 100 coefficients."""
-    setting = Setting("C1", 303)
+    setting = MixedSetting("C1", 303)
     X, y, labels = setting.stack.X, setting.stack.y, np.asarray(setting.made.labels)
     assert np.linalg.matrix_rank(X[setting.stack.rows(0)]) == 50
     sites = [setting.stack.rows(i) for i in range(len(labels))]

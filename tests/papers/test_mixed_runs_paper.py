@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fedspan.mixed_regression.fedx import fedx
-from fedspan.papers.mixed_runs_paper import Setting, Update, rounds_to, trajectory
+from fedspan.papers.mixed_runs_paper import MixedSetting, Update, rounds_to, trajectory
 
 CLUSTER = Update(5, "cluster")
 
 
 def test_stacked_rounds_are_those_of_the_federation():
-    setting = Setting("C1", 301)
+    setting = MixedSetting("C1", 301)
     near = setting.made.coef + 0.02 * np.random.default_rng(0).standard_normal((3, 100))
     models, errors = setting.refined(near, CLUSTER, rounds=30)
     found = fedx(setting.federation, models=near, local_steps=5, max_rounds=30)
@@ -27,7 +27,7 @@ def test_stacked_rounds_are_those_of_the_federation():
 
 def test_changing_labels_are_not_overlooked():
     """From a random start labels change for many rounds: the shortcut must give them all."""
-    setting = Setting("C1", 302)
+    setting = MixedSetting("C1", 302)
     Z = Update(1).operator(setting.stack)
     plain, seen = setting.random, []
     for _ in range(60):

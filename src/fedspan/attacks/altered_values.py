@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedspan.attacks.key_attack import Array, KeyAttack, Seen
+from fedspan.attacks.key_attack import Array, KeyAttack, SeenReplies
 from fedspan.checks import one_of
 
 
@@ -18,7 +18,7 @@ class SignFlip(KeyAttack):
     distributed learning from heterogeneous datasets", AAAI 2019.
     """
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return each site's own value with the other sign."""
         return -seen.own
 
@@ -35,7 +35,7 @@ class ScaledReverse(KeyAttack):
 
     factor: float = 10.0
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the reversed mean."""
         mean: Array = seen.honest.mean(axis=0, keepdims=True)
         return -self.factor * mean
@@ -55,7 +55,7 @@ class InnerProduct(KeyAttack):
 
     eps: float = 0.1
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the reversed mean of the good sites."""
         mean: Array = seen.good.mean(axis=0, keepdims=True)
         return -self.eps * mean
@@ -75,7 +75,7 @@ class ALittleIsEnough(KeyAttack):
 
     z: float = 1.5
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the mean less z standard deviations."""
         mean: Array = seen.good.mean(axis=0, keepdims=True)
         std: Array = seen.good.std(axis=0, keepdims=True)
@@ -98,7 +98,7 @@ class Mimic(KeyAttack):
 
     site: str | None = None
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the copied value."""
         good = [site for site in seen.values if site not in seen.bad]
         if not good:
@@ -120,7 +120,7 @@ class WrongShape(KeyAttack):
         super().__post_init__()
         one_of("how", self.how, ("drop", "transpose"))
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return each malicious site's own value in a wrong shape."""
         own = seen.own
         if own.ndim > 1:

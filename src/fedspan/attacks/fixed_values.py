@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedspan.attacks.key_attack import Array, KeyAttack, Seen
+from fedspan.attacks.key_attack import Array, KeyAttack, SeenReplies
 from fedspan.checks import one_of
 
 
@@ -19,7 +19,7 @@ class Ones(KeyAttack):
 
     scale: float = 100.0
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the constant."""
         return np.full_like(seen.own[:1], self.scale)
 
@@ -35,7 +35,7 @@ class Alternating(KeyAttack):
 
     scale: float = 10.0
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the chessboard."""
         places = np.indices(seen.own.shape[1:]).sum(axis=0)
         board: Array = np.asarray(self.scale * (1 - 2 * (places % 2)), dtype=seen.own.dtype)
@@ -54,7 +54,7 @@ class RandomNoise(KeyAttack):
 
     scale: float = 100.0
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the noise of every site."""
         noise = rng.standard_normal(seen.own.shape).astype(seen.own.dtype)
         if np.iscomplexobj(noise):
@@ -72,6 +72,6 @@ class NonFinite(KeyAttack):
         super().__post_init__()
         one_of("value", self.value, ("nan", "inf"))
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the value that is not finite."""
         return np.full_like(seen.own[:1], float(self.value))

@@ -25,7 +25,7 @@ _WIDE = {"f": np.float64, "c": np.complex128, "i": np.float64, "u": np.float64}
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenReplies:
     """What the malicious sites know about one key of the replies to one call: everything.
 
     `values` are the honest ones of every site that answered, in name order, also of malicious sites. Those with NaN or
@@ -82,7 +82,7 @@ class KeyAttack(ABC):
             object.__setattr__(self, field.name, value)
 
     @abstractmethod
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return what the sites of ``seen.own`` send: (b, ...), one value each, or (1, ...), the same for all."""
 
     def __call__(
@@ -98,7 +98,7 @@ class KeyAttack(ABC):
             values = {site: _numbers(replies[site].get(key)) for site in sorted(replies)}
             finite = {site: value for site, value in values.items() if value is not None and np.isfinite(value).all()}
             for sites, own in self._alike(key, honest):
-                seen = Seen(own, finite, frozenset(bad))
+                seen = SeenReplies(own, finite, frozenset(bad))
                 with np.errstate(all="ignore"):  # an attack may send infinity
                     found = self.corrupted(seen, rng)
                     for site, value in zip(sites, np.broadcast_to(found, (len(sites), *found.shape[1:])), strict=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedspan.attacks.key_attack import Array, KeyAttack, Seen
+from fedspan.attacks.key_attack import Array, KeyAttack, SeenReplies
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Orthogonal(KeyAttack):
 
     scale: float = 3.0
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> Array:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> Array:
         """Return the scaled basis, or the scaled direction."""
         shape = seen.own.shape[1:]
         honest = np.where(np.isfinite(seen.honest), seen.honest, 0.0)

@@ -22,7 +22,7 @@ from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Index, Matrix, Vector, Whole
 from fedspan.mixed_regression.parts.cluster_rounds import (
     Belief,
-    Moved,
+    MovedModels,
     Shares,
     Variance,
     check_counts,
@@ -72,7 +72,7 @@ def exact_round(
     *,
     aggregator: Aggregator | None = None,
     solved: dict[int, tuple[str, ...]] | None = None,
-) -> Moved:
+) -> MovedModels:
     """Return the changes (k, d) that lead to the clusters' least-squares models.
 
     Parameters
@@ -86,7 +86,7 @@ def exact_round(
     k, soft = len(models), belief.variance is not None
     if soft:
         sites: dict[int, tuple[str, ...]] = dict.fromkeys(range(k), fed.sites)
-        found = Moved(np.zeros(models.shape), np.zeros(k), np.zeros(k), 0.0, fed.sites)
+        found = MovedModels(np.zeros(models.shape), np.zeros(k), np.zeros(k), 0.0, fed.sites)
     else:
         sites, found = _labelled(fed, models, aggregator)
     solved = {} if solved is None else solved
@@ -125,7 +125,7 @@ def exact_round(
 
 def _labelled(
     federation: Federation, models: Matrix, aggregator: Aggregator | None
-) -> tuple[dict[int, tuple[str, ...]], Moved]:
+) -> tuple[dict[int, tuple[str, ...]], MovedModels]:
     """Return the sites of every cluster, by the model that fits them best, and a round without a change. One call."""
     k = len(models)
 
@@ -144,7 +144,7 @@ def _labelled(
     one_hot = labels[:, None] == np.arange(k)
     sites = {j: tuple(np.array(list(replies))[labels == j].tolist()) for j in range(k)}
     members = one_hot.sum(axis=0, dtype=np.float64)
-    return sites, Moved(np.zeros(models.shape), counts @ one_hot, members, loss, tuple(replies))
+    return sites, MovedModels(np.zeros(models.shape), counts @ one_hot, members, loss, tuple(replies))
 
 
 def _solved(

@@ -29,7 +29,7 @@ class AuditLogError(PolicyError):
 
 
 @dataclass
-class Rounds:
+class DailyRounds:
     """A user's rounds of one day: calls for which data were read.
 
     All stages of one secure sum are one round. Only its first stage reads data: a later stage is free as often as the
@@ -77,9 +77,9 @@ class AuditLog:
 
     def __init__(self, path: Path) -> None:
         self._day = ""
-        self._rounds: dict[str, Rounds] = {}
+        self._rounds: dict[str, DailyRounds] = {}
         self.last_budget: tuple[float, str] | None = None  # what was left of the privacy budget, and when
-        self._calls: dict[tuple[str, ...], Rounds] = {}  # by run, step and transforms: over all days
+        self._calls: dict[tuple[str, ...], DailyRounds] = {}  # by run, step and transforms: over all days
         self._file = AppendFile(path, shared=True, accept=self._take)
         self.check()
 
@@ -99,14 +99,14 @@ class AuditLog:
         with self._errors(), self._file.locked():
             pass
 
-    def rounds(self, user: str) -> Rounds:
+    def rounds(self, user: str) -> DailyRounds:
         """Return the rounds of a user today (UTC), or on the day of the latest line where the clock is behind it."""
         today = now().date().isoformat()
-        return self._rounds.get(user, Rounds()) if self._day >= today else Rounds()
+        return self._rounds.get(user, DailyRounds()) if self._day >= today else DailyRounds()
 
-    def calls(self, run: str, step: str, transforms: tuple[str, ...]) -> Rounds:
+    def calls(self, run: str, step: str, transforms: tuple[str, ...]) -> DailyRounds:
         """Return the calls of one step of a run for which data were read."""
-        return self._calls.get((run, step, *transforms), Rounds())
+        return self._calls.get((run, step, *transforms), DailyRounds())
 
     def _take(self, entry: Entry) -> None:
         """Take in one line; `ValueError` refuses the log."""
@@ -119,9 +119,9 @@ class AuditLog:
             self._day, self._rounds = day, {}
         if fields["ran"]:
             call = fields["run"], fields["call"], fields["stage"]
-            self._rounds.setdefault(fields["who"], Rounds()).add(*call)
+            self._rounds.setdefault(fields["who"], DailyRounds()).add(*call)
             kind = fields["run"], fields["step"], *fields["transforms"]
-            self._calls.setdefault(kind, Rounds()).add(*call)
+            self._calls.setdefault(kind, DailyRounds()).add(*call)
 
     def _sentence(self, what: str) -> str:
         return f"this site's audit log {what}, and nothing leaves it unlogged"

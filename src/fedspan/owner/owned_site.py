@@ -98,7 +98,7 @@ class OwnedSite:
             "budget": None if ledger is None else {"epsilon": ledger.epsilon, "delta": ledger.delta, "left": left},
         }
 
-    def _site(self, rows: Rows | CellRows) -> Site:
+    def _site(self, rows: OwnedRows | CellRows) -> Site:
         """Make the site of the rows, or at the level ``aggregate`` of their moments."""
         rules = self.file.rules
         if rules.level != "aggregate" or isinstance(rows, CellRows):
@@ -107,7 +107,7 @@ class OwnedSite:
         published.publish(rows.numbers(), rules.least_set)
         return rows.of_moments(published.key).site(self.file.name, self.ledger)
 
-    def _read(self) -> tuple[object, Rows | CellRows]:
+    def _read(self) -> tuple[object, OwnedRows | CellRows]:
         stamp = self.file.data.source.stamp()  # before: what is written meanwhile is read next time
         rows = read_rows(self.file, self._federation)
         problems = data_problems(self.file, rows, self._federation)
@@ -117,7 +117,7 @@ class OwnedSite:
 
 
 @dataclass(frozen=True)
-class Rows:
+class OwnedRows:
     """The rows of a site: `frame` has the `features` first, then label, target and task."""
 
     plan: RowsPlan
@@ -136,11 +136,11 @@ class Rows:
         kept = [name for name in self.plan.target if self.frame[name].dtype.kind in "buif"]
         return self.frame[[*self.features, *kept]]
 
-    def of_moments(self, key: bytes) -> Rows:
+    def of_moments(self, key: bytes) -> OwnedRows:
         """Return rows with the same moments; label, task and a target of text are left out."""
         drawn = as_moments(self.numbers(), key)
         target = self.plan.target if set(self.plan.target) <= set(drawn.columns) else ()
-        return Rows(replace(self.plan, label=None, target=target, task=None), drawn, self.features)
+        return OwnedRows(replace(self.plan, label=None, target=target, task=None), drawn, self.features)
 
     def site(self, name: str, ledger: SiteLedger | None) -> Site:
         """Make the site."""
@@ -167,7 +167,7 @@ class Rows:
         return column.astype(str).to_numpy(dtype=str)
 
 
-def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows | CellRows:
+def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> OwnedRows | CellRows:
     """Read a site's table; only the columns and rows that its file keeps are ever held. Open a file of cells."""
     plan, times = file.data, times_of(file.schema, federation)
     if isinstance(plan.source, CellSource):
@@ -187,7 +187,7 @@ def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Rows 
             raise InputError(f"{plan.source.label} has no columns left: drop, label, target and task take all of them")
         return list(dict.fromkeys([*features, *apart]))
 
-    return Rows(plan, with_times(plan.source.read(choose, plan.where), times), features)
+    return OwnedRows(plan, with_times(plan.source.read(choose, plan.where), times), features)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -195,7 +195,7 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
 
 
-def data_problems(file: SiteFile, rows: Rows | CellRows, federation: dict[str, str] | None = None) -> list[str]:
+def data_problems(file: SiteFile, rows: OwnedRows | CellRows, federation: dict[str, str] | None = None) -> list[str]:
     """Return what is wrong with the rows of a site, one sentence each."""
     label = file.data.source.label
     if not len(rows):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.attacks import ALittleIsEnough, InnerProduct, Mimic, RandomNoise, ScaledReverse, SignFlip
-from fedspan.attacks.key_attack import KeyAttack, Seen
+from fedspan.attacks.key_attack import KeyAttack, SeenReplies
 from fedspan.federation import Attack, AttackedCall
 from fedspan.linalg import orthonormalize, top_eigenpairs
 from fedspan.linalg import subspace_median as median_of_subspaces
@@ -52,7 +52,7 @@ class Rotated(KeyAttack):
 
     angle: float
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> NDArray[Any]:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> NDArray[Any]:
         """Return the rotated basis (1, n, r)."""
         agreed = median_of_subspaces(seen.good).basis
         other = orthonormalize(np.hstack([agreed, rng.standard_normal(agreed.shape)]))[:, agreed.shape[1] :]
@@ -68,7 +68,7 @@ class JustBelow(KeyAttack):
 
     fixed: bool
 
-    def corrupted(self, seen: Seen, rng: np.random.Generator) -> NDArray[Any]:
+    def corrupted(self, seen: SeenReplies, rng: np.random.Generator) -> NDArray[Any]:
         """Return the gradient (1, n, r)."""
         sent = -seen.good.mean(axis=0)
         if self.fixed:

@@ -20,10 +20,10 @@ from fedspan.few_shot.estimator import FedFewShotRegressor
 from fedspan.linalg import subspace_distance
 from fedspan.linalg.regression.stacked_least_squares import stacked_least_squares
 from fedspan.papers.attacks_paper import KNOWN_ATTACKS, JustBelow
-from fedspan.papers.few_shot_runs_paper import GRADIENT, Setting, curve
+from fedspan.papers.few_shot_runs_paper import GRADIENT, FewShotSetting, curve
 from fedspan.papers.results_paper import Chart, Table, counted, spread
 
-SETTING = Setting(200, 200, 4, 20, 10)
+SETTING = FewShotSetting(200, 200, 4, 20, 10)
 BAD = 3
 #: Rows of new tasks.
 COUNTS = (6, 8, 12, 20, 50, 100)

@@ -20,7 +20,7 @@ from fedspan.aggregation import GeometricMedian, Mean, MedianOfMeans
 from fedspan.few_shot.altgdmin import altgdmin
 from fedspan.few_shot.byz_altgdmin import byz_altgdmin
 from fedspan.papers import few_shot_beyond_paper as beyond
-from fedspan.papers.few_shot_runs_paper import Cost, Setting, bad_sites, curve
+from fedspan.papers.few_shot_runs_paper import FewShotSetting, RunCost, bad_sites, curve
 from fedspan.papers.results_paper import Chart, Part, Results, Table, Words, published
 
 GM: dict[str, Any] = {"init": "subspace_median", "output": "node"}
@@ -43,10 +43,10 @@ def run(quick: bool = False) -> Results:
 
 
 def _parts(quick: bool) -> Iterator[Part]:
-    setting = Setting(120, 120, 3, 15, 18) if quick else Setting()
+    setting = FewShotSetting(120, 120, 3, 15, 18) if quick else FewShotSetting()
     seeds = range(1 if quick else 3)
-    yield start_table(Setting(), range(1 if quick else 10), quick)
-    costs: dict[str, Cost] = {}
+    yield start_table(FewShotSetting(), range(1 if quick else 10), quick)
+    costs: dict[str, RunCost] = {}
     yield descent(setting, seeds, 30 if quick else 60, costs)
     yield cost_table(setting, costs)
     yield beyond.step_sizes(seeds)
@@ -63,7 +63,7 @@ def paper_truncation(made: Any) -> float:
     return 9.0 * float((sizes[0] / sizes[-1]) ** 2 * mu**2)
 
 
-def start_table(setting: Setting, seeds: Sequence[int], quick: bool = False) -> Table:
+def start_table(setting: FewShotSetting, seeds: Sequence[int], quick: bool = False) -> Table:
     """Return the errors of the start, as "max (mean)" over seeds."""
     errors: dict[tuple[str, int], list[float]] = defaultdict(list)
     for seed in track(seeds, description="start", transient=True):
@@ -103,7 +103,7 @@ def start_table(setting: Setting, seeds: Sequence[int], quick: bool = False) -> 
     )
 
 
-def descent(setting: Setting, seeds: Sequence[int], iterations: int, costs: dict[str, Cost]) -> Chart:
+def descent(setting: FewShotSetting, seeds: Sequence[int], iterations: int, costs: dict[str, RunCost]) -> Chart:
     """Return Figure 1: error against iterations."""
     half: dict[str, Any] = {"iterations": iterations, "step_size": 0.5}
     ways: dict[str, tuple[int, Callable[..., Any], dict[str, Any]]] = {
@@ -134,7 +134,7 @@ def descent(setting: Setting, seeds: Sequence[int], iterations: int, costs: dict
     )
 
 
-def cost_table(setting: Setting, costs: dict[str, Cost]) -> Table:
+def cost_table(setting: FewShotSetting, costs: dict[str, RunCost]) -> Table:
     """Return bytes and seconds beside the theory: n r numbers up and down per iteration."""
     n, q, r = setting.n, setting.q, setting.r
     each_way = 8 * n * r / 1e3

@@ -24,7 +24,7 @@ GRADIENT, MOMENTS = "few_shot.gradient", "few_shot.fit_moments"
 
 
 @dataclass(frozen=True)
-class Setting:
+class FewShotSetting:
     """Sizes of a problem in the paper's letters; `rows` is m~, the rows of each task at each site."""
 
     n: int = 600
@@ -48,7 +48,7 @@ class Setting:
         return f"n = {self.n}, q = {self.q}, r = {self.r}, L = {self.sites}, {self.rows} rows of each task at each site"
 
 
-class Cost(NamedTuple):
+class RunCost(NamedTuple):
     """Bytes both ways per site, and seconds at all sites, of the start and per iteration; the coordinator's seconds."""
 
     start_bytes: float
@@ -58,7 +58,7 @@ class Cost(NamedTuple):
     own_seconds: float
 
     @classmethod
-    def of(cls, record: RunRecord, seconds: float, iterations: int) -> Cost:
+    def of(cls, record: RunRecord, seconds: float, iterations: int) -> RunCost:
         """Return the cost of a run that took `seconds` in all; the coordinator's own are not spent in calls."""
         rounds = [call for call in record.calls if call.step == GRADIENT]
         start = [call for call in record.calls if call.step not in (GRADIENT, MOMENTS)]
@@ -86,7 +86,7 @@ def curve(
     fed: Federation,
     truth: Matrix,
     protocol: Callable[..., Any] = byz_altgdmin,
-    costs: dict[str, Cost] | None = None,
+    costs: dict[str, RunCost] | None = None,
     name: str = "",
     **settings: Any,
 ) -> list[float]:
@@ -101,5 +101,5 @@ def curve(
     with fed.begin(name or protocol.__name__) as run:
         protocol(run, rank=r, n_columns=n, tol=0.0, watch=watch, **settings)
     if costs is not None:
-        costs[name] = Cost.of(run.record, time.perf_counter() - began, len(errors) - 1)
+        costs[name] = RunCost.of(run.record, time.perf_counter() - began, len(errors) - 1)
     return errors

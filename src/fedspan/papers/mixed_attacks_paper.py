@@ -22,7 +22,7 @@ from fedspan.mixed_regression.moment_descent import moment_descent
 from fedspan.mixed_regression.parts.cluster_start import Start
 from fedspan.mixed_regression.spectral_start import spectral_start
 from fedspan.papers.attacks_paper import KNOWN_ATTACKS, Collude
-from fedspan.papers.mixed_runs_paper import RAW, D, K, Setting
+from fedspan.papers.mixed_runs_paper import RAW, D, K, MixedSetting
 from fedspan.papers.results_paper import Table
 
 Sites = NDArray[np.intp]
@@ -50,7 +50,7 @@ _NOISE = 0.2
 
 def phase_one_table(quick: bool) -> Table:
     """Return the error of the two starts when a fifth of the sites attacks every reply, under several rules."""
-    setting = Setting("C1", SEED)
+    setting = MixedSetting("C1", SEED)
     rules = {**RULES, "TrimmedMean(50)": TrimmedMean(50), **FILTER}
     starts: dict[str, Callable[..., Start]] = {"moment descent": moment_descent, "spectral": spectral_start}
     bad = _bad(setting, 0.2)
@@ -73,7 +73,7 @@ def byzantine_table(quick: bool) -> Table:
     rules = {**RULES, **FILTER}
     rows = []
     for configuration, share in [("C1", 0.2)] if quick else [(c, s) for c in ("C1", "C2") for s in (0.1, 0.2)]:
-        setting = Setting(configuration, SEED)
+        setting = MixedSetting(configuration, SEED)
         bad = _bad(setting, share)
         labels = setting.made.labels.copy()
         labels[bad] = K  # of no cluster
@@ -97,12 +97,12 @@ def byzantine_table(quick: bool) -> Table:
     )
 
 
-def _bad(setting: Setting, share: float) -> Sites:
+def _bad(setting: MixedSetting, share: float) -> Sites:
     sites = len(setting.federation.sites)
     return np.random.default_rng(1).choice(sites, int(share * sites), replace=False)
 
 
-def _attacked(setting: Setting, name: str, bad: Sites) -> Federation:
+def _attacked(setting: MixedSetting, name: str, bad: Sites) -> Federation:
     made = setting.made
     if name in ATTACKS:
         return setting.federation.corrupt(ATTACKS[name], sites=np.array(setting.federation.sites)[bad].tolist())
@@ -123,7 +123,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _start(attacked: Federation, start: Callable[..., Start], rule: Aggregator | None, setting: Setting) -> str:
+def _start(attacked: Federation, start: Callable[..., Start], rule: Aggregator | None, setting: MixedSetting) -> str:
     try:
         with _quiet():
             models = attacked.run(start, n_clusters=K, n_columns=D, aggregator=rule).models
@@ -133,7 +133,7 @@ def _start(attacked: Federation, start: Callable[..., Start], rule: Aggregator |
     return f"{error:.2f} ({setting.accuracy(models):.2f})" if error < 100 else f"{error:.0e}"
 
 
-def _outcome(attacked: Federation, rule: Aggregator | None, setting: Setting, target: float, clusters: int) -> str:
+def _outcome(attacked: Federation, rule: Aggregator | None, setting: MixedSetting, target: float, clusters: int) -> str:
     options = {"acceleration": 0, "max_rounds": 60, "tol": 1e-4, "random_state": 0, **RAW}
     model = FedMixedRegressor(clusters, start="spectral", aggregator=rule, **options)
     try:

@@ -18,7 +18,7 @@ from fedspan.linalg import SiteStack, bottleneck_distance, matched_share
 from fedspan.mixed_regression.estimator import FedMixedRegressor
 from fedspan.mixed_regression.moment_descent import CLEAR, moment_descent
 from fedspan.mixed_regression.parts.feature_preparation import polynomial
-from fedspan.papers.mixed_runs_paper import RAW, Setting
+from fedspan.papers.mixed_runs_paper import RAW, MixedSetting
 from fedspan.papers.results_paper import Table, counted
 
 EXACT: dict[str, Any] = {"start": "spectral", "update": "exact"}
@@ -86,7 +86,7 @@ def missed_clusters(seeds: Sequence[int]) -> Table:
 
 def traffic_table(configuration: str = "C2") -> Table:
     """Return bytes, calls and rounds of whole fits."""
-    setting = Setting(configuration, 1000)
+    setting = MixedSetting(configuration, 1000)
     made = setting.made
     cases: dict[str, dict[str, Any]] = {
         "moment descent, FedAvg s = 5": RAW,
@@ -114,7 +114,7 @@ def perturbation_table(seeds: Sequence[int]) -> Table:
     """Return Remark 2: the error of the start under noise on the models that sites see."""
     errors: dict[float, list[float]] = {length: [] for length in (0.0, 0.25, 0.5, 1.0, 2.0)}
     for seed in track(seeds, description="perturbation", transient=True):
-        setting = Setting("C1", seed)
+        setting = MixedSetting("C1", seed)
         for length, found in errors.items():
             found.append(setting.error(setting.start("moment descent", perturbation=length).models))
     return Table(
@@ -126,7 +126,7 @@ def perturbation_table(seeds: Sequence[int]) -> Table:
     )
 
 
-class Case(NamedTuple):
+class HardCase(NamedTuple):
     """Rows at sites, the sites' clusters, and the true models of the features that a fit makes of the rows."""
 
     X: Matrix
@@ -211,7 +211,7 @@ def mice_table() -> Table:
     )
 
 
-def _five_covariances(seed: int) -> Case:
+def _five_covariances(seed: int) -> HardCase:
     rng = np.random.default_rng(seed)
     k, d, sizes = 5, 30, np.repeat([8, 40], [250, 25])
     truth, labels = rng.standard_normal((k, d)) / np.sqrt(d), rng.integers(k, size=len(sizes))
@@ -224,7 +224,7 @@ def _five_covariances(seed: int) -> Case:
     return _case(rng, X, X, truth, labels, sizes, {})
 
 
-def _two_rows(seed: int) -> Case:
+def _two_rows(seed: int) -> HardCase:
     rng = np.random.default_rng(seed)
     k, sizes = 3, np.repeat([2, 50], [900, 20])
     labels = rng.integers(k, size=len(sizes))
@@ -236,9 +236,9 @@ def _two_rows(seed: int) -> Case:
 
 def _case(
     rng: np.random.Generator, X: Matrix, phi: Matrix, truth: Matrix, labels: Any, sizes: Any, options: Any
-) -> Case:
+) -> HardCase:
     y = np.einsum("nd,nd->n", phi, truth[np.repeat(labels, sizes)]) + 0.2 * rng.standard_normal(len(X))
-    return Case(X, y, np.repeat([f"{i:04d}" for i in range(len(sizes))], sizes), labels, truth, phi, options)
+    return HardCase(X, y, np.repeat([f"{i:04d}" for i in range(len(sizes))], sizes), labels, truth, phi, options)
 
 
 def _least_squares(X: Matrix, y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from fedspan.papers.mixed_extras_paper import (
     perturbation_table,
     traffic_table,
 )
-from fedspan.papers.mixed_runs_paper import ROUNDS, Setting, Update, rounds_to
+from fedspan.papers.mixed_runs_paper import ROUNDS, MixedSetting, Update, rounds_to
 from fedspan.papers.results_paper import Chart, Results, Table, counted, published, spread
 
 SEEDS = range(1000, 1020)
@@ -56,14 +56,14 @@ class Outcome(NamedTuple):
 
 
 @dataclass
-class Found:
+class Outcomes:
     """Outcomes of all methods and starts in one configuration, and the errors by round, one for each seed."""
 
     methods: dict[str, list[Outcome]] = field(default_factory=lambda: defaultdict(list))
     starts: dict[str, list[Outcome]] = field(default_factory=lambda: defaultdict(list))
     curves: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
 
-    def run(self, setting: Setting) -> None:
+    def run(self, setting: MixedSetting) -> None:
         """Run all methods of one configuration and seed."""
         truth = setting.made.coef
         for name in ("moment descent", "spectral"):
@@ -90,7 +90,7 @@ class Found:
         self.methods["one-shot"][-1] = self.methods["one-shot"][-1]._replace(accuracy=share)
         self._add(setting, VANILLA, np.zeros_like(truth), setting.vanilla(), target)
 
-    def _refine(self, setting: Setting, name: str, update: Update, ways: dict[str, tuple[Matrix, float]]) -> None:
+    def _refine(self, setting: MixedSetting, name: str, update: Update, ways: dict[str, tuple[Matrix, float]]) -> None:
         """Add the refinement from the truth, and from each start with its kB."""
         best, errors = setting.refined(setting.made.coef, update)
         self._add(setting, f"oracle, {name}", best, errors, errors[-1])
@@ -100,7 +100,7 @@ class Found:
 
     def _add(
         self,
-        setting: Setting,
+        setting: MixedSetting,
         name: str,
         models: Matrix,
         errors: list[float],
@@ -124,9 +124,9 @@ def run(quick: bool = False) -> Results:
         "explained, and what goes beyond: new clients, missed clusters, Byzantine sites, a real table.",
     )
     for configuration in CONFIGURATIONS:
-        found = Found()
+        found = Outcomes()
         for seed in track(seeds, description=configuration, transient=True):
-            found.run(Setting(configuration, seed))
+            found.run(MixedSetting(configuration, seed))
         results.parts.append(_main_table(configuration, found, seeds))
         results.parts += _charts(configuration, found, seeds)
         results.parts.append(_starts_table(configuration, found, seeds))
@@ -143,7 +143,7 @@ def run(quick: bool = False) -> Results:
     return results
 
 
-def _main_table(configuration: str, found: Found, seeds: Sequence[int]) -> Table:
+def _main_table(configuration: str, found: Outcomes, seeds: Sequence[int]) -> Table:
     theirs = published("mixed-regression")["words"][configuration]
     rows = []
     for name, outcomes in found.methods.items():
@@ -173,7 +173,7 @@ def _main_table(configuration: str, found: Found, seeds: Sequence[int]) -> Table
     )
 
 
-def _charts(configuration: str, found: Found, seeds: Sequence[int]) -> list[Chart]:
+def _charts(configuration: str, found: Outcomes, seeds: Sequence[int]) -> list[Chart]:
     left = [f"two-phase, {name}, n_i / N" for name in UPDATES]
     right = [f"{method}, s = 5, {weights}" for method in ("two-phase", "IFCA") for weights in ("n_i / N", "n_i / N_j")]
     both = [("local steps", left, range(0, 251, 10))]
@@ -197,7 +197,7 @@ def _charts(configuration: str, found: Found, seeds: Sequence[int]) -> list[Char
     ]
 
 
-def _starts_table(configuration: str, found: Found, seeds: Sequence[int]) -> Table:
+def _starts_table(configuration: str, found: Outcomes, seeds: Sequence[int]) -> Table:
     rows = []
     for name, outcomes in found.starts.items():
         error, accuracy, kb, *_, gap, anchors = np.array(outcomes, dtype=np.float64).T
@@ -218,7 +218,7 @@ def _gap_table(seeds: Sequence[int]) -> Table:
     cases = {f"{name}, s = {steps}": Update(steps, kind) for steps in (5, 1) for name, kind in weights.items()}
     outcome: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for seed in track(seeds, description="weights", transient=True):
-        setting = Setting("C1", seed)
+        setting = MixedSetting("C1", seed)
         for name, update in cases.items():
             target = setting.refined(setting.made.coef, update)[1][-1]
             models, errors = setting.refined(setting.random, update)

@@ -43,7 +43,7 @@ class Update:
 
 
 @dataclass
-class Setting:
+class MixedSetting:
     """One configuration and seed, its data, and what was run in it."""
 
     configuration: str

@@ -38,7 +38,7 @@ _DEGREES = 4.0
 
 
 @dataclass(frozen=True)
-class Window:
+class StreamWindow:
     """Rows of some sites, and which of them are anomalies."""
 
     X: Matrix
@@ -51,7 +51,7 @@ class Window:
         return federate(self.X[own], sites=self.sites[own])
 
 
-Stream = list[Window]
+Stream = list[StreamWindow]
 Shift = Callable[[Matrix, int], Matrix]
 
 
@@ -93,7 +93,7 @@ def generated(shift: Shift | None, seed: int, windows: int = WINDOWS) -> Stream:
         X[y == 1] += rng.normal(size=(int(y.sum()), COLUMNS))
         if shift is not None and number >= BEGIN:
             X = shift(X, number - BEGIN + 1)
-        found.append(Window(X, y, np.arange(n) % SITES))
+        found.append(StreamWindow(X, y, np.arange(n) % SITES))
     return found
 
 
@@ -102,7 +102,7 @@ def in_file_order(seed: int) -> Stream:
     table = load_unsw_nb15()
     X, y = signed_log(table.data), (table.target != 0).astype(np.int64)
     starts = range(0, len(X) - 4000, 4000)
-    found = [Window(X[at : at + 4000], y[at : at + 4000], np.arange(4000) % SITES) for at in starts]
+    found = [StreamWindow(X[at : at + 4000], y[at : at + 4000], np.arange(4000) % SITES) for at in starts]
     return [window for window in found if 200 < window.y.sum() < 3800]
 
 
@@ -114,29 +114,29 @@ def host_by_host(seed: int) -> Stream:
     hosts, counts = np.unique(table.src_ip[normal], return_counts=True)
     large = hosts[counts > 1500]
     first = rng.permutation(normal[~np.isin(table.src_ip[normal], large)])[:8000]
-    found = [Window(X[first], np.zeros(len(first), dtype=np.int64), np.arange(len(first)) % SITES)]
+    found = [StreamWindow(X[first], np.zeros(len(first), dtype=np.int64), np.arange(len(first)) % SITES)]
     for host in rng.permutation(large):
         own = rng.permutation(normal[table.src_ip[normal] == host])[:3000]
         for part in np.array_split(own, 3):
             some = rng.choice(attacks, len(part) // 10, replace=False)
             rows = np.concatenate([part, some])
             y = np.repeat([0, 1], [len(part), len(some)])
-            found.append(Window(X[rows], y, np.full(len(rows), str(host))))
+            found.append(StreamWindow(X[rows], y, np.full(len(rows), str(host))))
     return found
 
 
-def _again(model: FedPCADetector, window: Window, before: Sequence[Window]) -> FedPCADetector:
+def _again(model: FedPCADetector, window: StreamWindow, before: Sequence[StreamWindow]) -> FedPCADetector:
     recent = [*before, window][-5:]
     joined = (np.concatenate([getattr(one, name) for one in recent]) for name in ("X", "y", "sites"))
-    return FedPCADetector().fit(Window(*joined).normal())
+    return FedPCADetector().fit(StreamWindow(*joined).normal())
 
 
-def _followed(model: FedPCADetector, window: Window, before: Sequence[Window]) -> FedPCADetector:
+def _followed(model: FedPCADetector, window: StreamWindow, before: Sequence[StreamWindow]) -> FedPCADetector:
     model.follow(window.normal(), cap=5.0)
     return model
 
 
-Learner = Callable[[FedPCADetector, Window, Sequence[Window]], FedPCADetector]
+Learner = Callable[[FedPCADetector, StreamWindow, Sequence[StreamWindow]], FedPCADetector]
 
 #: What is done with a window after it was scored.
 LEARNERS: dict[str, Learner] = {
@@ -150,7 +150,7 @@ LEARNERS: dict[str, Learner] = {
 }
 
 
-def _measured(model: FedPCADetector, window: Window) -> list[float]:
+def _measured(model: FedPCADetector, window: StreamWindow) -> list[float]:
     """Return AUC, F1 and the share of false alarms in a window."""
     flagged = model.predict(window.X) == -1
     auc = roc_auc_score(window.y, -model.score_samples(window.X))
@@ -270,11 +270,11 @@ def poisoned_batches_table(seeds: Sequence[int]) -> Table:
     return Table("Learning on from poisoned batches", ["", "AUC", "F1", "false alarms, %"], rows, remark)
 
 
-def _poisoned(seed: int) -> Iterator[Window]:
+def _poisoned(seed: int) -> Iterator[StreamWindow]:
     for number, window in enumerate(generated(None, seed)):
         X, sites = window.X.copy(), np.arange(len(window.X)) % 10
         X[sites == 0] *= 1.0 + 0.15 * number
-        yield Window(X, window.y, sites)
+        yield StreamWindow(X, window.y, sites)
 
 
 def run(quick: bool = False) -> Results:

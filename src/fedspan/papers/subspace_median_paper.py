@@ -45,7 +45,7 @@ MORE_ATTACKS: dict[str, Attack] = {"orthogonal 100": Orthogonal(100.0), **KNOWN_
 
 
 @dataclass(frozen=True)
-class Setting:
+class SubspaceSetting:
     """Sizes of a problem in the slides' letters; `rows` are those of each site."""
 
     n: int
@@ -63,7 +63,7 @@ class Setting:
         return f"n = {self.n}, r = {self.r}, {self.rows} rows a site, tail {self.tail:g}"
 
 
-SMALL = Setting(500, 10, 18, 100)
+SMALL = SubspaceSetting(500, 10, 18, 100)
 
 
 def methods(rank: int, n: int, *, groups: int = 3, complete: bool = False) -> dict[str, Method]:
@@ -128,7 +128,7 @@ def _error(
 def _attack_table(
     table: int, tail: float, seeds: Sequence[int], attacks: Mapping[str, Attack], costs: Costs | None = None
 ) -> Table:
-    setting = Setting(N, R, 3, 600, tail)
+    setting = SubspaceSetting(N, R, 3, 600, tail)
     errors: dict[tuple[str, str], list[float]] = defaultdict(list)
     plain: list[float] = []
     for seed in track(seeds, description=f"Table {table}", transient=True):

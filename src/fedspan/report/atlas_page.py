@@ -14,7 +14,20 @@ from fedspan.errors import InputError
 from fedspan.report.charts.bars_and_cells import row_bars
 from fedspan.report.charts.still_map import still_map
 from fedspan.report.charts.svg import SERIES, charts, figure
-from fedspan.report.markup import Html, Section, count, few, header, join, more, note, number, plural, section, table
+from fedspan.report.markup import (
+    Html,
+    PageSection,
+    count,
+    few,
+    header,
+    join,
+    more,
+    note,
+    number,
+    plural,
+    section,
+    table,
+)
 from fedspan.report.models.map_pictures import MOST_POINTS
 from fedspan.report.models.picture import pictures_of
 from fedspan.report.models.scatter_map import Scatter, scatter_section
@@ -53,7 +66,7 @@ def write_atlas_page(
     if not path.parent.is_dir():
         raise InputError(f"path={str(path)!r} can't be written: its folder does not exist")
     shown = None if not cells else _Cells(atlas, cells)
-    parts: list[Section] = []
+    parts: list[PageSection] = []
     if shown is not None:
         parts.append(_before_and_after(shown))
         if shown.places is not None:
@@ -121,7 +134,7 @@ def _header(atlas: Atlas, title: str) -> Html:
     return header(title, result, tiles)
 
 
-def _before_and_after(cells: _Cells) -> Section:
+def _before_and_after(cells: _Cells) -> PageSection:
     if cells.before.shape[1] < 2:
         return section("before-after", "Before and after", note("One component can't be drawn as a map."))
     step = -(-len(cells.rows) // _MOST_DOTS)
@@ -148,7 +161,7 @@ def _still(title: str, places: NDArray[Any], groups: NDArray[Any], names: Sequen
     return figure(title, still_map(places, codes, label=title, within=frame), remark=rest, key=key)
 
 
-def _measures(atlas: Atlas) -> Section:
+def _measures(atlas: Atlas) -> PageSection:
     rows: list[list[object]] = []
     if atlas.mixing is not None:
         before, after = atlas.mixing
@@ -169,7 +182,7 @@ def _measures(atlas: Atlas) -> Section:
     return section("measures", "Measures", table(["measure", "before", "after", "best"], rows), effects, lead=lead)
 
 
-def _clusters(atlas: Atlas) -> Section:
+def _clusters(atlas: Atlas) -> PageSection:
     shown = min(atlas.n_clusters, _MOST_CLUSTERS)
     names = [f"cluster {c}" for c in range(shown)]
     sizes = [[float(size)] for size in atlas.markers.sizes[:shown]]

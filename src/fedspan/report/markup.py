@@ -171,16 +171,16 @@ def more(hidden: int, noun: str, words: str = "") -> list[Html]:
     return [note(f"and {plural(hidden, f'more {noun}')}{words}")] if hidden > 0 else []
 
 
-class Section(Html):
+class PageSection(Html):
     """A section of the page, with the link that leads to it."""
 
     link: Html
 
 
-def section(key: str, title: str, *body: Html, lead: object = "") -> Section:
+def section(key: str, title: str, *body: Html, lead: object = "") -> PageSection:
     """Return a section of the page, with a sentence under its heading."""
     first = f'<p class="lead">{esc(lead)}</p>' if lead else ""
-    made = Section(
+    made = PageSection(
         f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{first}{join(body)}</section>'
     )
     made.link = Html(f'<a href="#{key}">{title}</a>')

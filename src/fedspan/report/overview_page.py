@@ -14,7 +14,7 @@ from fedspan.report.charts.count_bars import count_bars
 from fedspan.report.charts.svg import LETTER, WIDTH, charts, figure
 from fedspan.report.markup import (
     Html,
-    Section,
+    PageSection,
     count,
     few,
     header,
@@ -89,7 +89,7 @@ def _result(found: Overview) -> str:
     return f"{what}, described without moving a row. Sites that differ from the rest: {sites}."
 
 
-def _columns(seen: Description) -> Section:
+def _columns(seen: Description) -> PageSection:
     """Return the tables of columns: of numbers, and of text."""
     numbers = [j for j, kind in enumerate(seen.kinds) if kind == "number"]
     head = ["column", "count", "missing", "mean", "deviation", "min"]
@@ -130,7 +130,7 @@ def _most_frequent(seen: Description, column: str) -> list[str]:
     return [found.names[best], _count(found.counts[0, best])]
 
 
-def _distributions(found: Overview) -> Section:
+def _distributions(found: Overview) -> PageSection:
     figures = [
         figure(
             one.column,
@@ -163,7 +163,7 @@ def _distributions(found: Overview) -> Section:
     )
 
 
-def _gaps(seen: Description) -> Section | None:
+def _gaps(seen: Description) -> PageSection | None:
     """Return the shares of missing cells, of the columns that have any."""
     total = seen.count[0] + seen.missing[0]
     shares = {
@@ -178,7 +178,7 @@ def _gaps(seen: Description) -> Section | None:
     return section("missing", "Missing cells", charts([figure("Share of the rows", bars)]))
 
 
-def _correlations(found: Overview) -> Section | None:
+def _correlations(found: Overview) -> PageSection | None:
     pairs_of = found.correlation
     if pairs_of is None or len(pairs_of.columns) < 2:
         return None
@@ -191,7 +191,7 @@ def _correlations(found: Overview) -> Section | None:
     return section("correlations", "Correlations", charts([figure("Columns of numbers", picture)]), *hidden, lead=lead)
 
 
-def _groups(seen: Description) -> Section | None:
+def _groups(seen: Description) -> PageSection | None:
     """Return the table of groups."""
     if not seen.by:
         return None
@@ -211,7 +211,7 @@ def _groups(seen: Description) -> Section | None:
     return section("groups", "Groups", table(head, lines, texts=2), lead=lead)
 
 
-def _sites(found: Overview) -> Section | None:
+def _sites(found: Overview) -> PageSection | None:
     if found.differences is None:
         return None
     tests = [test for test in found.differences.tests if test.corrected < _LEVEL]

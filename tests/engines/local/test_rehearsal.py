@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 import fedspan as fs
-from fedspan.engines.local.rehearsal import Columns, rehearse
+from fedspan.engines.local.rehearsal import RehearsedColumns, rehearse
 from tests.laws.estimator_examples import CLASSES, make, target_of
 
 KINDS = dict.fromkeys("abcde", "number")
 
 
 def plan_of(work, kinds=KINDS, target=(), task=None):
-    return rehearse(work, dict.fromkeys("xyz", Columns(kinds, target, task)), "", fs.Policy())
+    return rehearse(work, dict.fromkeys("xyz", RehearsedColumns(kinds, target, task)), "", fs.Policy())
 
 
 def objections(work, plan, sites):

@@ -14,7 +14,7 @@ from fedspan.errors import FedspanError
 from fedspan.federation.site.steps import installed_steps
 from fedspan.owner.audit_log import read_lines
 from fedspan.owner.owned_cells import CellRows
-from fedspan.owner.owned_site import Rows, data_problems, read_rows
+from fedspan.owner.owned_site import OwnedRows, data_problems, read_rows
 from fedspan.owner.rules import Rules
 from fedspan.owner.schema import kind_of
 from fedspan.owner.site_file import PrivacyPlan, SiteFile, SiteFileError, read_site_file
@@ -72,7 +72,7 @@ def check(file: Path, kit: Path | None) -> int:
     return problems.end()
 
 
-def _print_columns(site: SiteFile, rows: Rows | CellRows, schema: dict[str, str]) -> None:
+def _print_columns(site: SiteFile, rows: OwnedRows | CellRows, schema: dict[str, str]) -> None:
     data = site.data
     if isinstance(rows, CellRows):
         print_line(f"data: {len(rows):,} cells of {len(rows.features):,} genes of {data.source.label}")

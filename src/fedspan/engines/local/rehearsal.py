@@ -43,7 +43,7 @@ _Texts = tuple[str, ...]  # of one value: the first is the least exact
 
 
 @dataclass(frozen=True)
-class Columns:
+class RehearsedColumns:
     """What a site publishes of its table: its columns with their kinds, and the columns of target and task."""
 
     kinds: Mapping[str, str]
@@ -88,7 +88,7 @@ class _Seen(Observer):
 
 
 def rehearse(
-    work: Callable[[Federation], Any], sites: Mapping[str, Columns], title: str, policy: Policy, seed: int = 0
+    work: Callable[[Federation], Any], sites: Mapping[str, RehearsedColumns], title: str, policy: Policy, seed: int = 0
 ) -> StudyPlan:
     """Return the plan of `work`, which takes a federation and fits models on it."""
     seen = [_rehearsed(work, sites, policy, seed, 0)]
@@ -107,7 +107,7 @@ def rehearse(
 
 
 def _rehearsed(
-    work: Callable[[Federation], Any], sites: Mapping[str, Columns], policy: Policy, seed: int, number: int
+    work: Callable[[Federation], Any], sites: Mapping[str, RehearsedColumns], policy: Policy, seed: int, number: int
 ) -> _Seen:
     seen = _Seen()
     rng = np.random.default_rng(number)
@@ -209,7 +209,7 @@ def _name(record: RunRecord) -> str:
     return f"{record.what}#{record.number}"
 
 
-def _made_up(name: str, columns: Columns, rng: np.random.Generator, number: int) -> Site:
+def _made_up(name: str, columns: RehearsedColumns, rng: np.random.Generator, number: int) -> Site:
     import pandas as pd
 
     rows = _ROWS[number]

@@ -42,7 +42,7 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedModels:
     """The result of one round: the clusters' mean `change` (k, d), their `rows` and `members` (k,), the total `loss`.
 
     `heard` are the sites that replied. `trust` is the share that an aggregator gave to each. `refused` are the clusters
@@ -84,14 +84,14 @@ def local_rounds(
     steps: Mapping[str, Any],
     aggregator: Aggregator | None,
     first: Mapping[str, Any] | None = None,
-) -> Callable[[Matrix, Belief], Moved]:
+) -> Callable[[Matrix, Belief], MovedModels]:
     """Return the function of one round: sums of the step `summed`, or with an aggregator the replies of `single`.
 
     `first` are further parameters of `summed` in the first round.
     """
     more = [dict(first or {})]
 
-    def one_round(models: Matrix, belief: Belief) -> Moved:
+    def one_round(models: Matrix, belief: Belief) -> MovedModels:
         payload = {"models": models, **steps, **belief.payload()}
         if aggregator is None:
             now = more.pop() if more and belief.variance is None else {}
@@ -101,14 +101,14 @@ def local_rounds(
     return one_round
 
 
-def _summed_changes(total: Total) -> Moved:
+def _summed_changes(total: Total) -> MovedModels:
     """Return the round of summed replies (k, d + 3): n times the change, n, 1 and the loss of each site."""
     sums = total["sums"]
     rows, members, losses = sums[:, -3:].T
     check_counts(rows, members)
     with np.errstate(over="ignore"):  # the stop rule sees models that diverge
         change = sums[:, :-3] / np.where(rows > 0.0, rows, 1.0)[:, None]
-        return Moved(change, rows.copy(), members, float(losses.sum()), total.sites)
+        return MovedModels(change, rows.copy(), members, float(losses.sum()), total.sites)
 
 
 def check_counts(*counts: Vector) -> None:
@@ -120,7 +120,7 @@ def check_counts(*counts: Vector) -> None:
 
 def _combined_changes(
     federation: Federation, replies: Replies, shape: tuple[int, ...], aggregator: Aggregator
-) -> Moved:
+) -> MovedModels:
     """Combine the `change` of every cluster's sites; a site counts in a cluster by its reported `part`.
 
     The parts of a site are 1 in all. So a malicious site counts no more than an honest one, and copies of one change
@@ -159,7 +159,7 @@ def _combined_changes(
         loss = float(np.median(losses / np.maximum(counts, 1)) * size.sum())
     else:
         size, loss = counts.astype(np.float64), float(losses.sum())
-    return Moved(moved, size @ part, part.sum(axis=0), loss, tuple(names), trust, tuple(refusals))
+    return MovedModels(moved, size @ part, part.sum(axis=0), loss, tuple(names), trust, tuple(refusals))
 
 
 def _checked(reply: Message, k: int) -> Message:

@@ -14,7 +14,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.linalg import Anderson
-from fedspan.mixed_regression.parts.cluster_rounds import Belief, Moved
+from fedspan.mixed_regression.parts.cluster_rounds import Belief, MovedModels
 
 WEIGHTS = ("cluster", "total")
 ASSIGNMENTS = ("hard", "soft")
@@ -72,7 +72,7 @@ class Accelerator:
         self._velocity: Matrix = np.zeros(())
         self._quiet, self._least = _QUIET, np.inf
 
-    def next(self, models: Matrix, steps: Matrix, moved: Moved, *, stable: bool, same_sites: bool) -> Matrix:
+    def next(self, models: Matrix, steps: Matrix, moved: MovedModels, *, stable: bool, same_sites: bool) -> Matrix:
         """Return the models (k, d) after a round with these `steps`; models of clusters without rows stay.
 
         `stable` is whether clusters and sites were those of the round before, `same_sites` whether the sites were.
@@ -189,7 +189,7 @@ class NoisyConvergence:
 
 
 def refine(
-    one_round: Callable[[Matrix, Belief], Moved],
+    one_round: Callable[[Matrix, Belief], MovedModels],
     fed: Federation,
     models: Matrix,
     *,
@@ -207,7 +207,7 @@ def refine(
     """
     models, soft = np.array(models, dtype=np.float64), assignment == "soft"
     belief = Belief(np.full(len(models), 1.0 / len(models)))
-    last: Moved | None = None
+    last: MovedModels | None = None
     reason, number = None, -1
     for number in fed.rounds(max_rounds):
         moved = one_round(models, belief)
@@ -230,7 +230,7 @@ def refine(
 
 
 def refine_accelerated(
-    one_round: Callable[[Matrix, Belief], Moved],
+    one_round: Callable[[Matrix, Belief], MovedModels],
     fed: Federation,
     models: Matrix,
     aggregator: Aggregator | None,
@@ -259,7 +259,7 @@ def _length(models: Matrix) -> float:
     return float(np.linalg.norm(models, axis=1).max())
 
 
-def _learned(moved: Moved, d: int, known: float | None) -> Belief:
+def _learned(moved: MovedModels, d: int, known: float | None) -> Belief:
     """Return the shares and the noise of the last round."""
     total = float(moved.rows.sum())
     shares = moved.members / max(float(moved.members.sum()), 1.0)

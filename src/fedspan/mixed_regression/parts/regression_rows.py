@@ -25,7 +25,7 @@ _BLOCK_BYTES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RegressionRows:
     """At most d rows (X, y) that have the squared errors of all n rows of a site, up to a constant `rest`."""
 
     X: Matrix
@@ -71,13 +71,13 @@ class Rows:
         return E, losses + self.rest if self.rest else losses
 
 
-def rows_of(site: Site) -> Rows:
+def rows_of(site: Site) -> RegressionRows:
     """Return the compressed rows of a site, computed once."""
 
-    def make() -> Rows:
+    def make() -> RegressionRows:
         d = n_columns(site)
         X, y, rest = compressed(row_blocks(site, d), d)
-        return Rows(X, y, rest, len(site))
+        return RegressionRows(X, y, rest, len(site))
 
     return site.cached("regression rows", make)
 

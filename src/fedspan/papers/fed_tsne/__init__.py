@@ -15,10 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedspan.papers.fed_tsne.learned_paper import FACES, GUARANTEED, LOADERS, PAPER_NOISE, Rows
+from fedspan.papers.fed_tsne.learned_paper import FACES, GUARANTEED, LOADERS, PAPER_NOISE, PaperRows
 from fedspan.papers.fed_tsne.map_tables_paper import (
     Found,
-    Setting,
+    MapSetting,
     centralised,
     federated,
     map_pictures,
@@ -30,12 +30,16 @@ from fedspan.papers.parallel_paper import side_by_side
 from fedspan.papers.results_paper import Part, Results
 
 #: Without noise and with one local step any split has the same landmarks, and so the same maps.
-PLAIN, PLAIN_IID = Setting("one class"), Setting("IID")
-NOISY, NOISY_IID = Setting("one class", PAPER_NOISE), Setting("IID", PAPER_NOISE)
-PRIVATE = Setting("one class", GUARANTEED, ("coordinates",))
-PRIVATE_TSNE = Setting("one class", GUARANTEED, ("coordinates",), ("t-SNE",))
+PLAIN, PLAIN_IID = MapSetting("one class"), MapSetting("IID")
+NOISY, NOISY_IID = MapSetting("one class", PAPER_NOISE), MapSetting("IID", PAPER_NOISE)
+PRIVATE = MapSetting("one class", GUARANTEED, ("coordinates",))
+PRIVATE_TSNE = MapSetting("one class", GUARANTEED, ("coordinates",), ("t-SNE",))
 #: What is shown of large sets: without noise all, with noise the paper's form.
-LARGE = (PLAIN, Setting("IID", PAPER_NOISE, ("paper",), ("t-SNE",)), Setting("one class", PAPER_NOISE, ("paper",)))
+LARGE = (
+    PLAIN,
+    MapSetting("IID", PAPER_NOISE, ("paper",), ("t-SNE",)),
+    MapSetting("one class", PAPER_NOISE, ("paper",)),
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Plan:
     long.
     """
 
-    maps: Mapping[str, tuple[int, Sequence[Setting]]]
+    maps: Mapping[str, tuple[int, Sequence[MapSetting]]]
     clusters: Mapping[str, int]
     swept: tuple[str, int]
     sites: Mapping[str, Sequence[int]]
@@ -55,11 +59,11 @@ class Plan:
     few_landmarks: int = 100
     rounds: int = 50
 
-    def rows(self) -> Rows:
+    def rows(self) -> PaperRows:
         """Load the rows of the sweeps."""
         return LOADERS[self.swept[0]](self.swept[1])
 
-    def rows_of_few(self) -> Rows:
+    def rows_of_few(self) -> PaperRows:
         """Load the same rows, for few landmarks."""
         return replace(self.rows(), n_landmarks=self.few_landmarks)
 
@@ -80,7 +84,7 @@ FULL = Plan(
 QUICK = Plan(
     maps={
         "MNIST": (5000, (PLAIN,)),
-        "mice": (1080, (PLAIN, Setting("one class", PAPER_NOISE, faces=("t-SNE",)), PRIVATE_TSNE)),
+        "mice": (1080, (PLAIN, MapSetting("one class", PAPER_NOISE, faces=("t-SNE",)), PRIVATE_TSNE)),
     },
     clusters={"mice": 1080},
     swept=("mice", 1080),
@@ -129,7 +133,7 @@ def _centralised(data: str, n: int) -> tuple[NDArray[Any], Found]:
     return centralised(LOADERS[data](n))
 
 
-def _federated(data: str, n: int, truth: NDArray[Any], setting: Setting, plan: Plan) -> Found:
+def _federated(data: str, n: int, truth: NDArray[Any], setting: MapSetting, plan: Plan) -> Found:
     return federated(LOADERS[data](n), truth, setting, plan.rounds)
 
 

@@ -42,7 +42,7 @@ LEAK_HEADS = ("leak: error", "PSNR")
 
 
 @dataclass(frozen=True)
-class Rows:
+class PaperRows:
     """A table (n, m) with classes from 0, its number of landmarks, and the bounds of its values if there are any."""
 
     name: str
@@ -63,24 +63,24 @@ class Rows:
         return datasets.split_by_label(self.y, n_sites)
 
 
-def _fashion(n: int) -> Rows:
+def _fashion(n: int) -> PaperRows:
     try:
         return _drawn("Fashion-MNIST", datasets.load_fashion_mnist(part="all"), n, 500)
     except DataMissingError:
         return _drawn("Fashion-MNIST (10k file)", datasets.load_fashion_mnist(), n, 500)
 
 
-def _drawn(name: str, made: Any, n: int, n_landmarks: int, images: bool = True) -> Rows:
+def _drawn(name: str, made: Any, n: int, n_landmarks: int, images: bool = True) -> PaperRows:
     """Draw n rows; pixels become numbers from 0 to 1, other columns are standardised."""
     X = made.data if images else (made.data - made.data.mean(axis=0)) / made.data.std(axis=0)
     chosen = np.random.default_rng(0).permutation(len(X))[:n]
     y = np.unique(made.target, return_inverse=True)[1][chosen]
     rows = X[chosen] / np.float32(255) if images else X[chosen]
-    return Rows(name, rows, y, n_landmarks, (0.0, 1.0) if images else None)
+    return PaperRows(name, rows, y, n_landmarks, (0.0, 1.0) if images else None)
 
 
 #: Up to n rows of each data set, at random; gaps of the mice's proteins are filled by means.
-LOADERS: dict[str, Callable[[int], Rows]] = {
+LOADERS: dict[str, Callable[[int], PaperRows]] = {
     "MNIST": lambda n: _drawn("MNIST", datasets.load_mnist(), n, 500),
     "Fashion-MNIST": _fashion,
     "COIL-20": lambda n: _drawn("COIL-20", datasets.load_coil20(), n, 300),
@@ -148,7 +148,7 @@ class Leak:
 class Learned:
     """Landmarks that sites have learned. Rows are in their own order."""
 
-    rows: Rows
+    rows: PaperRows
     model: Any
 
     @cached_property
@@ -187,7 +187,7 @@ class Learned:
         return Leak(relative_error(rebuilt, truth), None if bounds is None else psnr(rebuilt, truth, bounds))
 
 
-def learned(rows: Rows, sites: Array, privacy: Mechanism | None = None, **settings: Any) -> Learned:
+def learned(rows: PaperRows, sites: Array, privacy: Mechanism | None = None, **settings: Any) -> Learned:
     """Learn landmarks from rows at sites, with the defaults of `FedLandmarks` unless `settings` differ."""
     settings = {"n_landmarks": rows.n_landmarks, **settings}
     return Learned(rows, FedLandmarks(**settings, privacy=privacy, random_state=0).fit(federate(rows.X, sites=sites)))

@@ -16,8 +16,8 @@ from fedspan.papers.fed_tsne.learned_paper import (
     FACES,
     LEAK_HEADS,
     Leak,
+    PaperRows,
     Pooled,
-    Rows,
     beside,
     epsilon_words,
     learned,
@@ -85,7 +85,7 @@ def vote_accuracy(found: Array, y: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Setting:
+class MapSetting:
     """One way of learning landmarks (`split` and `privacy`), and the forms of distance that are made of it."""
 
     split: str
@@ -95,10 +95,10 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One line of a table: how the map was made (``setting=None``: centralised), and how good it is."""
 
-    setting: Setting | None
+    setting: MapSetting | None
     method: str
     quality: Quality
     places: Array
@@ -128,29 +128,29 @@ class Line:
         return [self.name, *shown, epsilon, *(["", ""] if self.leak is None else self.leak.cells())]
 
 
-Found = dict[str, list[Line]]
+Found = dict[str, list[TableLine]]
 
 
-def centralised(rows: Rows) -> tuple[Array, Found]:
+def centralised(rows: PaperRows) -> tuple[Array, Found]:
     """Return the true neighbours (n, 50) of all rows, and maps of the pooled rows: a line for each face."""
     pooled = Pooled(rows.X)
     maps = pooled.maps(FACES)
-    lines = {face: [Line(None, "", quality(Z, rows.y, pooled.indices), Z)] for face, Z in maps.items()}
+    lines = {face: [TableLine(None, "", quality(Z, rows.y, pooled.indices), Z)] for face, Z in maps.items()}
     return pooled.indices[:, : max(NEIGHBORS)], lines
 
 
-def federated(rows: Rows, truth: Array, setting: Setting, rounds: int) -> Found:
+def federated(rows: PaperRows, truth: Array, setting: MapSetting, rounds: int) -> Found:
     """Return maps of a setting, measured against true neighbours: lines by face."""
     found: Found = {face: [] for face in setting.faces}
     fitted = learned(rows, rows.sites(setting.split), setting.privacy, rounds=rounds)
     leak = fitted.leak()
     for method in setting.methods:
         for face, Z in fitted.maps(method, found).items():
-            found[face].append(Line(setting, method, quality(Z, rows.y, truth), Z, fitted.epsilon, leak))
+            found[face].append(TableLine(setting, method, quality(Z, rows.y, truth), Z, fitted.epsilon, leak))
     return found
 
 
-def map_tables(data: str, rows: Rows, found: Found, rounds: int) -> list[Table]:
+def map_tables(data: str, rows: PaperRows, found: Found, rounds: int) -> list[Table]:
     """Return a table for each face."""
     paper = {face: published("fed-tsne")["maps"].get(f"{data}, {face}", {}) for face in found}
     theirs = " In brackets: the paper's values, of 40,000 rows and over its runs." if any(paper.values()) else ""
@@ -168,7 +168,7 @@ def map_tables(data: str, rows: Rows, found: Found, rounds: int) -> list[Table]:
     ]
 
 
-def map_pictures(rows: Rows, found: Found) -> Maps:
+def map_pictures(rows: PaperRows, found: Found) -> Maps:
     """Return the maps themselves without those with noise: of a large set, evenly spaced rows."""
     some = slice(None, None, -(-len(rows.X) // MOST_DRAWN))
     shown: dict[str, Array] = {

@@ -20,8 +20,8 @@ from fedspan.papers.fed_tsne.learned_paper import (
     LEAK_HEADS,
     PAPER_NOISE,
     Learned,
+    PaperRows,
     Pooled,
-    Rows,
     beside,
     epsilon_words,
     learned,
@@ -50,7 +50,7 @@ RUNS: dict[str, tuple[str, Mechanism | None, dict[str, Any]]] = {
 _NEIGHBORS = 10
 
 
-def by_sites(rows: Rows, counts: Mapping[str, Sequence[int]], rounds: int) -> Table:
+def by_sites(rows: PaperRows, counts: Mapping[str, Sequence[int]], rounds: int) -> Table:
     """Return Tables 3 and 4: the paper's form by numbers of sites, split ``"by class"`` or ``"IID"``."""
     pooled, lines = Pooled(rows.X), []
     theirs = published("fed-tsne")["sites"] if rows.name == "MNIST" else {}
@@ -70,7 +70,7 @@ def by_sites(rows: Rows, counts: Mapping[str, Sequence[int]], rounds: int) -> Ta
     )
 
 
-def by_landmarks(rows: Rows, counts: Sequence[int], rounds: int) -> Table:
+def by_landmarks(rows: PaperRows, counts: Sequence[int], rounds: int) -> Table:
     """Return use against leak by number of landmarks, for both forms of distance."""
     pooled, lines = Pooled(rows.X), []
     for n_y in counts:
@@ -84,7 +84,7 @@ def by_landmarks(rows: Rows, counts: Sequence[int], rounds: int) -> Table:
     )
 
 
-def by_noise(rows: Rows, betas: Sequence[float], rounds: int) -> Table:
+def by_noise(rows: PaperRows, betas: Sequence[float], rounds: int) -> Table:
     """Return both forms by the size of the paper's noise, one class a site."""
     pooled, lines = Pooled(rows.X), []
     kinds: dict[str, Mechanism | None] = {f"beta {beta:g}": PaperNoise(beta, DELTA) if beta else None for beta in betas}
@@ -101,7 +101,7 @@ def by_noise(rows: Rows, betas: Sequence[float], rounds: int) -> Table:
     )
 
 
-def convergence(rows: Rows, rounds: int) -> Curves:
+def convergence(rows: PaperRows, rounds: int) -> Curves:
     """Return MMD^2 by round, for `RUNS`."""
     lines = {}
     for name, (split, privacy, settings) in RUNS.items():
@@ -139,7 +139,7 @@ def federated_clusters(found: Learned, affinity: str) -> Labels:
     return _labels(spectral_factor(K, kernel_matrix(Y, Y, 0.5), k).vectors, k)
 
 
-def clusters_table(sets: Mapping[str, Rows], rounds: int) -> Table:
+def clusters_table(sets: Mapping[str, PaperRows], rounds: int) -> Table:
     """Return Table 5: NMI and ARI by data set, split and noise, the paper's beside those by the kernel."""
     lines = []
     ways = [(split, noise) for split in ("IID", "one class") for noise in (None, PAPER_NOISE)]

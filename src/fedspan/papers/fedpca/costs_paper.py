@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from fedspan.arrays import Matrix
-from fedspan.papers.fedpca.detection_paper import Found
-from fedspan.papers.fedpca.methods_paper import Fitted, bytes_per_round
+from fedspan.papers.fedpca.detection_paper import Detections
+from fedspan.papers.fedpca.methods_paper import FittedScores, bytes_per_round
 from fedspan.papers.results_paper import Clouds, Table
 
 AXES = ("dur", "stcpb", "sinpkt")
 
 
-def cost_table(found: Found, repeats: int = 5) -> Table:
+def cost_table(found: Detections, repeats: int = 5) -> Table:
     """Return bytes per round and in all, seconds to fit, and the cost of scoring."""
     X = found.traffic.X_test[:50_000]
     rows = []
@@ -44,7 +44,7 @@ def cost_table(found: Found, repeats: int = 5) -> Table:
     )
 
 
-def views(found: Found, names: Sequence[str], rows: int = 400) -> Clouds:
+def views(found: Detections, names: Sequence[str], rows: int = 400) -> Clouds:
     """Return three columns of normal and attack rows, before and after reconstruction by some methods."""
     traffic = found.traffic
     columns = [list(traffic.features).index(axis) for axis in AXES]
@@ -85,13 +85,13 @@ def _reconstructed(model: Any, X: Matrix) -> Matrix:
     return np.asarray((Z @ U.T) @ U)
 
 
-def _seconds(fitted: Fitted, X: Matrix) -> float:
+def _seconds(fitted: FittedScores, X: Matrix) -> float:
     start = time.perf_counter()
     fitted.model.score_samples(X)
     return time.perf_counter() - start
 
 
-def _peak(fitted: Fitted, X: Matrix) -> float:
+def _peak(fitted: FittedScores, X: Matrix) -> float:
     tracemalloc.start()
     fitted.model.score_samples(X)
     peak = tracemalloc.get_traced_memory()[1]
@@ -99,7 +99,7 @@ def _peak(fitted: Fitted, X: Matrix) -> float:
     return float(peak)
 
 
-def _file_size(fitted: Fitted) -> int:
+def _file_size(fitted: FittedScores) -> int:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.fedspan"
         fitted.model.save(path)

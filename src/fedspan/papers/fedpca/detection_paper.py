@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve, roc
 from fedspan import FedPCADetector, FedTabularEncoder
 from fedspan.datasets import anomaly_split, load_unsw_nb15, split_blocks
 from fedspan.engines.local.embedded import federate
-from fedspan.papers.fedpca.methods_paper import QUANTILE, RANK, SLOW, Fitted, Method, Scores
+from fedspan.papers.fedpca.methods_paper import QUANTILE, RANK, SLOW, FittedScores, Method, Scores
 from fedspan.papers.fedpca.traffic_paper import SITES, SOURCES, Traffic
 from fedspan.papers.results_paper import Bars, Curves, Table, Words, counted, published, spread
 
@@ -115,21 +115,21 @@ def most_accurate_threshold(attack: NDArray[Any], anomaly: Scores) -> float:
 
 
 @dataclass
-class Found:
+class Detections:
     """Results of every method on one kind of traffic: one detection a seed, and the last seed's fit."""
 
     traffic: Traffic
     detections: dict[str, list[Detection]] = field(default_factory=dict)
-    fitted: dict[str, Fitted] = field(default_factory=dict)
+    fitted: dict[str, FittedScores] = field(default_factory=dict)
 
     def mean(self, method: str, read: Callable[[Detection], float]) -> float:
         """Return the mean over seeds of a number of a method."""
         return float(np.mean([read(one) for one in self.detections[method]]))
 
 
-def find(split: Callable[[int], Traffic], methods: Mapping[str, Method], seeds: Sequence[int]) -> Found:
+def find(split: Callable[[int], Traffic], methods: Mapping[str, Method], seeds: Sequence[int]) -> Detections:
     """Fit every method on the split of every seed, the `SLOW` ones on that of the last seed alone, and measure it."""
-    found = Found(split(seeds[0]), {name: [] for name in methods})
+    found = Detections(split(seeds[0]), {name: [] for name in methods})
     for seed in track(seeds, description=found.traffic.name, transient=True):
         found.traffic = split(seed)
         for name, method in methods.items():
@@ -140,7 +140,7 @@ def find(split: Callable[[int], Traffic], methods: Mapping[str, Method], seeds: 
     return found
 
 
-def detection_table(found: Found, title: str, remark: str, *, beside: bool = True) -> Table:
+def detection_table(found: Detections, title: str, remark: str, *, beside: bool = True) -> Table:
     """Return the table of all methods, in percent but for the areas; `beside` adds the paper's accuracy and F1."""
     rows = [detection_row(name, several) for name, several in found.detections.items()]
     if beside:
@@ -197,7 +197,7 @@ def encoded_table(seeds: Sequence[int]) -> Table:
     )
 
 
-def curves(found: Found, names: Sequence[str], remark: str) -> list[Curves]:
+def curves(found: Detections, names: Sequence[str], remark: str) -> list[Curves]:
     """Return the ROC and the precision-recall curves of some methods."""
     roc: dict[str, tuple[Scores, Scores]] = {}
     precise: dict[str, tuple[Scores, Scores]] = {}
@@ -221,7 +221,7 @@ def class_distribution(traffic: Traffic) -> Bars:
     return Bars(title, "kind", values, f"{len(traffic.kinds):,} rows, seed 0.")
 
 
-def words(found: Mapping[tuple[str, bool], Found], cut_short: bool) -> Words:
+def words(found: Mapping[tuple[str, bool], Detections], cut_short: bool) -> Words:
     """Return what differs from the paper; `cut_short`: the deep baselines were not trained to their end."""
     unsw, ton, fedpg = found["UNSW-NB15", False], found["TON-IoT", False], "FedPG, corrected"
 
@@ -231,7 +231,7 @@ def words(found: Mapping[tuple[str, bool], Found], cut_short: bool) -> Words:
     def accuracy(method: str) -> str:
         return both(lambda one: one.best.accuracy, method)
 
-    def auc(of: Found, method: str) -> str:
+    def auc(of: Detections, method: str) -> str:
         return f"{of.mean(method, lambda one: one.auc):.3f}"
 
     theirs = [published("fedpca")["detection"][data]["FedPG, paper"][0] for data in ("UNSW-NB15", "TON-IoT")]

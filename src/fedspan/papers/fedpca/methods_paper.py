@@ -30,7 +30,7 @@ QUANTILE_STEPS = ("sums.counts_between", "sums.fractions_between")
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedScores:
     """What a method makes of the test rows; several scores where several sites have a detector each."""
 
     scores: tuple[tuple[Scores, float], ...]
@@ -43,7 +43,7 @@ class Fitted:
         return getattr(self.model, "run_", None)
 
 
-Method = Callable[[Traffic, int], Fitted]
+Method = Callable[[Traffic, int], FittedScores]
 
 
 def federated(model: Callable[[int], Any]) -> Method:
@@ -52,7 +52,7 @@ def federated(model: Callable[[int], Any]) -> Method:
     Where every site has a detector of its own, every tenth site scores the test rows.
     """
 
-    def method(traffic: Traffic, seed: int) -> Fitted:
+    def method(traffic: Traffic, seed: int) -> FittedScores:
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the rounds are given; their gaps have figures
@@ -61,7 +61,7 @@ def federated(model: Callable[[int], Any]) -> Method:
         own = isinstance(fitted, LocalPCADetector)
         sites = [(site,) for site in fitted.sites_[:: max(1, len(fitted.sites_) // 10)]] if own else [()]
         scores = tuple((-fitted.score_samples(traffic.X_test, *site), -fitted.offset_) for site in sites)
-        return Fitted(scores, seconds, fitted)
+        return FittedScores(scores, seconds, fitted)
 
     return method
 
@@ -75,7 +75,7 @@ def fedpca(distance: str = "residual", solver: str = "covariance", **options: An
 def by_residual(basis_of: Callable[[Matrix, int], Matrix]) -> Method:
     """Return the method that scores standardised rows by their residual from a basis (d, k), on pooled rows."""
 
-    def method(traffic: Traffic, seed: int) -> Fitted:
+    def method(traffic: Traffic, seed: int) -> FittedScores:
         start = time.perf_counter()
         scaler = StandardScaler().fit(traffic.X_train)
         basis = basis_of(scaler.transform(traffic.X_train), seed)
@@ -86,14 +86,14 @@ def by_residual(basis_of: Callable[[Matrix, int], Matrix]) -> Method:
             return np.asarray(np.vecdot(R, R))
 
         threshold = float(np.quantile(anomaly(traffic.X_train), QUANTILE, method="inverted_cdf"))
-        return Fitted(((anomaly(traffic.X_test), threshold),), time.perf_counter() - start)
+        return FittedScores(((anomaly(traffic.X_test), threshold),), time.perf_counter() - start)
 
     return method
 
 
 #: Pooled PCA is the ceiling of anything federated; a random subspace shows what standardising alone is worth.
 BASELINES: dict[str, Method] = {
-    "flag everything": lambda traffic, seed: Fitted(((np.zeros(len(traffic.y_test)), -1.0),)),
+    "flag everything": lambda traffic, seed: FittedScores(((np.zeros(len(traffic.y_test)), -1.0),)),
     "random subspace": by_residual(
         lambda Z, seed: orthonormalize(np.random.default_rng(seed).standard_normal((Z.shape[1], RANK)))
     ),

@@ -19,7 +19,7 @@ Order = Literal["random", "first", "last"]
 SITES = 100
 
 
-class Source(NamedTuple):
+class TrafficSource(NamedTuple):
     """A data set: its loader, the column that sites are cut by, the column of attack kinds, and the split's sizes."""
 
     load: Any
@@ -29,8 +29,10 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "UNSW-NB15": Source(load_unsw_nb15, "ct_srv_src", "attack_cat", {"train_normals": 17_000, "test_normals": 20_000}),
-    "TON-IoT": Source(
+    "UNSW-NB15": TrafficSource(
+        load_unsw_nb15, "ct_srv_src", "attack_cat", {"train_normals": 17_000, "test_normals": 20_000}
+    ),
+    "TON-IoT": TrafficSource(
         load_ton_iot, "src_port", "type", {"train_normals": 40_000, "test_normals": 10_000, "attacks": 56_557}
     ),
 }

@@ -7,14 +7,14 @@ from typing import Any
 
 from fedspan.errors import InputError
 from fedspan.report.charts.svg import charts
-from fedspan.report.markup import Html, Section, join, note, section
+from fedspan.report.markup import Html, PageSection, join, note, section
 from fedspan.report.models.labelled_rows import Judged, is_detector, roc
 from fedspan.report.models.picture import Names, names_in, names_out, pictures_of, steps_of
 
 
 def models_section(
     models: Sequence[Any], mapped: Any = None, *, judged: Judged | None = None, names: Names = None
-) -> Section:
+) -> PageSection:
     """Return the pictures of every model; of a pipeline, those of its steps.
 
     Pictures that stand beside the map of the model `mapped` are left out. `names` are those of the columns, where

@@ -14,7 +14,7 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 
 from fedspan.errors import InputError
 from fedspan.report.charts.svg import charts
-from fedspan.report.markup import Html, Section, count, esc, number, plural, script_json, section
+from fedspan.report.markup import Html, PageSection, count, esc, number, plural, script_json, section
 from fedspan.report.models.picture import Picture
 
 MOST_LABELS = 20  # more different real numbers than this are a quantity, shown in steps
@@ -84,7 +84,7 @@ class Scatter:
             raise InputError("rows must be whole numbers from 0 to 4294967295: the place of each point within its site")
 
 
-def scatter_section(scatter: Scatter, beside: Sequence[Picture] = (), remark: str = "") -> Section:
+def scatter_section(scatter: Scatter, beside: Sequence[Picture] = (), remark: str = "") -> PageSection:
     """Return the map: the packed points, the frame that the script fills, and under it the pictures of its quality.
 
     A `remark` stands under its caption.

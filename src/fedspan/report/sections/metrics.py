@@ -13,7 +13,7 @@ from fedspan.federation.record import RunRecord
 from fedspan.report.charts.axes import drawable
 from fedspan.report.charts.line_charts import POINTS, Line, line_chart, thinned
 from fedspan.report.charts.svg import SERIES, charts, figure
-from fedspan.report.markup import Html, Section, count, few, more, note, number, plural, section, table
+from fedspan.report.markup import Html, PageSection, count, few, more, note, number, plural, section, table
 from fedspan.report.sections.call_totals import round_index, run_names
 
 MOST_CHARTS = 12
@@ -54,7 +54,7 @@ class Logged:
         return [Line(self.run, *thinned(self.x[part], self.y[part], most), colour=colour) for part in parts]
 
 
-def metrics_section(records: Sequence[RunRecord]) -> Section:
+def metrics_section(records: Sequence[RunRecord]) -> PageSection:
     """Return the metrics: one chart for each name, and a table of what was logged once or as text."""
     names = list(dict.fromkeys(name for record in records for entry in record.metrics for name in entry.values))
     if not names:

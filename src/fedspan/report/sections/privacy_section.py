@@ -15,7 +15,7 @@ from fedspan.report.markup import (
     MOST_RUNS,
     MOST_SITES,
     Html,
-    Section,
+    PageSection,
     esc,
     few,
     more,
@@ -57,7 +57,7 @@ def reported_budgets(record: RunRecord) -> dict[str, tuple[float, ...]]:
     }
 
 
-def privacy_section(records: Sequence[RunRecord]) -> Section:
+def privacy_section(records: Sequence[RunRecord]) -> PageSection:
     """Return what left the sites and how it was protected: by noise, by secure sums, or not at all."""
     calls = [call for record in records for call in record.calls]
     runs = list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]

@@ -14,7 +14,7 @@ from fedspan.federation import Policy
 from fedspan.federation.record import RunRecord, plain
 from fedspan.federation.site.steps import dotted_name
 from fedspan.federation.versions import versions
-from fedspan.report.markup import Html, Section, esc, few, join, note, pairs, panel, section
+from fedspan.report.markup import Html, PageSection, esc, few, join, note, pairs, panel, section
 from fedspan.report.sections.call_totals import run_names
 
 _LONGEST = 50_000
@@ -30,7 +30,7 @@ _CALLS = {
 }
 
 
-def rerun_section(records: Sequence[RunRecord], study: str | None = None) -> Section:
+def rerun_section(records: Sequence[RunRecord], study: str | None = None) -> PageSection:
     """Return what is needed to repeat the runs: versions at the time, and the `study` or lines of Python."""
     runs: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, record in zip(run_names(records), records, strict=True):

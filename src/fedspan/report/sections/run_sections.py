@@ -12,7 +12,7 @@ from fedspan.report.markup import (
     MOST_RUNS,
     MOST_SITES,
     Html,
-    Section,
+    PageSection,
     count,
     duration,
     esc,
@@ -62,7 +62,7 @@ def run_header(title: str, records: Sequence[RunRecord], sites: Sites) -> Html:
     return header(title, result, tiles, bad="failed replies" if total.failed else "")
 
 
-def requested_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> Section:
+def requested_section(records: Sequence[RunRecord], settings: Mapping[str, object] | None) -> PageSection:
     """Return what was requested: the caller's own settings, and the parameters and seed of every run."""
     panels = [panel("Settings", pairs(settings.items()))] if settings else []
     for name, record in list(zip(run_names(records), records, strict=True))[:MOST_RUNS]:
@@ -72,7 +72,7 @@ def requested_section(records: Sequence[RunRecord], settings: Mapping[str, objec
     return section("requested", "Requested", body, *more(len(records) - MOST_RUNS, "run"))
 
 
-def sites_section(records: Sequence[RunRecord], sites: Sites) -> Section:
+def sites_section(records: Sequence[RunRecord], sites: Sites) -> PageSection:
     """Return the table of sites: the size of their data, their replies and their bytes."""
     sites = sites or {}
     totals = by_site(records, sites)
@@ -115,7 +115,7 @@ def ending(record: RunRecord) -> tuple[str, str]:
     return ("bad" if bad else "good"), ended.strip().rstrip(".:")  # an error may have no words
 
 
-def stopped_section(records: Sequence[RunRecord]) -> Section:
+def stopped_section(records: Sequence[RunRecord]) -> PageSection:
     """Return why each run stopped; of one that can be continued, also how far it came and how to do so."""
     lines = []
     for name, record in list(zip(run_names(records), records, strict=True))[-MOST_RUNS:]:
@@ -150,7 +150,7 @@ def reasons_of(records: Iterable[RunRecord]) -> dict[str, list[tuple[str, str]]]
     return dict(sorted(found.items(), key=lambda reason: -len(reason[1])))
 
 
-def failures_section(records: Sequence[RunRecord]) -> Section:
+def failures_section(records: Sequence[RunRecord]) -> PageSection:
     """Return the reasons of failures, the most frequent first, with their sites and steps."""
     reasons = reasons_of(records)
     if not reasons:

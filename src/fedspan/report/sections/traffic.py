@@ -11,7 +11,7 @@ from fedspan.report.charts.line_charts import Line, line_chart, thinned
 from fedspan.report.charts.svg import charts, figure
 from fedspan.report.markup import (
     Html,
-    Section,
+    PageSection,
     count,
     duration,
     esc,
@@ -30,7 +30,7 @@ MOST_BARS = 5
 UP, DOWN, TIME = 0, 6, 4  # colours
 
 
-def traffic_section(records: Sequence[RunRecord]) -> Section:
+def traffic_section(records: Sequence[RunRecord]) -> PageSection:
     """Return the replies and costs of each call or step, with a chart of the bytes so far."""
     calls = sum(len(record.calls) for record in records)
     if not calls:

@@ -15,7 +15,13 @@ from fedspan.errors import MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Flags, Positive, Vector
 from fedspan.statistics.describe.parts.suppression import hidden_cells, list_sums, shown
-from fedspan.statistics.regression.parts.design_rows import Design, DesignForm, Rows, design_rows, with_site_effects
+from fedspan.statistics.regression.parts.design_rows import (
+    Design,
+    DesignForm,
+    DesignRows,
+    design_rows,
+    with_site_effects,
+)
 from fedspan.statistics.regression.parts.families import FAMILIES
 from fedspan.statistics.regression.parts.glm_sums import Classes, SquaredName, residuals, targets
 from fedspan.sums.plausible_totals import whole
@@ -38,7 +44,7 @@ class ResidualBins:
     spread: Vector
 
 
-def _pearson(rows: Rows, family: str, classes: Any, coef: Vector, scale: float) -> tuple[Vector, Vector]:
+def _pearson(rows: DesignRows, family: str, classes: Any, coef: Vector, scale: float) -> tuple[Vector, Vector]:
     """Return linear predictors and Pearson's residuals of the rows that count."""
     eta = rows.Z @ coef + rows.offset
     root = np.sqrt(rows.weights / scale)

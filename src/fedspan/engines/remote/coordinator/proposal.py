@@ -10,7 +10,7 @@ from typing import Any
 
 from fedspan.checks import json_value
 from fedspan.durable.whole_file import write_whole
-from fedspan.engines.local.rehearsal import Columns, rehearse
+from fedspan.engines.local.rehearsal import RehearsedColumns, rehearse
 from fedspan.engines.remote.coordinator.signed_requests import Answer
 from fedspan.engines.remote.coordinator.site_directory import SiteDirectory
 from fedspan.engines.remote.messages.envelope import MISREAD, Opened
@@ -39,7 +39,7 @@ def propose(
     waiting = [site for site in reports if reports[site].approval]
     if not waiting:
         return
-    columns = {site: Columns(one.columns, one.target, one.task) for site, one in reports.items()}
+    columns = {site: RehearsedColumns(one.columns, one.target, one.task) for site, one in reports.items()}
     plan = rehearse(work, columns, title, policy, seed)
     directory.study = _ticket(folder, plan.digest)
     until, asked, refused = time.monotonic() + policy.run_deadline, len(waiting), 0

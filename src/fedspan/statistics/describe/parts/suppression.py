@@ -24,14 +24,14 @@ Cells = NDArray[np.float64] | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Sums:
+class CellSums:
     """Cells that are bound by sums: `relations` (k, m) times the cells (m,) is 0; `public` cells are never hidden."""
 
     relations: NDArray[np.int8]
     public: Flags
 
 
-def table_sums(rows: int, columns: int, *, public_rows: bool = False) -> Sums:
+def table_sums(rows: int, columns: int, *, public_rows: bool = False) -> CellSums:
     """Return the sums of a table with margins: (rows + 1, columns + 1) cells, the last of each is the total.
 
     The grand total is public; with `public_rows` the totals of the rows are, too.
@@ -43,17 +43,17 @@ def table_sums(rows: int, columns: int, *, public_rows: bool = False) -> Sums:
     public = np.zeros(at.shape, dtype=bool)
     public[-1, -1] = True
     public[:, -1] |= public_rows
-    return Sums(relations, public.ravel())
+    return CellSums(relations, public.ravel())
 
 
-def list_sums(cells: int) -> Sums:
+def list_sums(cells: int) -> CellSums:
     """Return the sums of a list of cells whose total, the last one, is public."""
     relations = np.ones((1, cells + 1), dtype=np.int8)
     relations[0, -1] = -1
-    return Sums(relations, np.arange(cells + 1) == cells)
+    return CellSums(relations, np.arange(cells + 1) == cells)
 
 
-def hidden_cells(counts: Cells, sums: Sums, *, least: int, small: Flags | None = None) -> Flags:
+def hidden_cells(counts: Cells, sums: CellSums, *, least: int, small: Flags | None = None) -> Flags:
     """Return which cells (m,) must be hidden; `small` are those that are hidden if they have fewer rows than `least`.
 
     Examples
@@ -79,7 +79,7 @@ def hidden_cells(counts: Cells, sums: Sums, *, least: int, small: Flags | None =
     return np.ones(len(counts), dtype=bool)
 
 
-def bounds(counts: Cells, sums: Sums, hidden: Flags, cell: int, *, lowest: int = 1) -> tuple[float, float]:
+def bounds(counts: Cells, sums: CellSums, hidden: Flags, cell: int, *, lowest: int = 1) -> tuple[float, float]:
     """Return the smallest and the largest number that a hidden cell can have, for all that the other cells reveal."""
     from scipy.optimize import linprog
 
@@ -95,7 +95,7 @@ def bounds(counts: Cells, sums: Sums, hidden: Flags, cell: int, *, lowest: int =
     return ends[0], ends[1]
 
 
-def _protected(counts: Cells, sums: Sums, sensitive: Flags, least: int, zeros: bool) -> Flags | None:
+def _protected(counts: Cells, sums: CellSums, sensitive: Flags, least: int, zeros: bool) -> Flags | None:
     """Return the cells to hide so that each `sensitive` one might as well have `least` rows more; ``None``: impossible.
 
     For each of them the cheapest change of the table that keeps all sums: cells that change must be hidden (Kelly,
@@ -132,7 +132,7 @@ def _protected(counts: Cells, sums: Sums, sensitive: Flags, least: int, zeros: b
     return hidden
 
 
-def _without_known(counts: Cells, sums: Sums, hidden: Flags) -> Flags:
+def _without_known(counts: Cells, sums: CellSums, hidden: Flags) -> Flags:
     """Return the hidden cells without those that the visible cells determine: to hide these is of no use.
 
     They are empty, or alone in a sum; small ones are not among them.
@@ -168,7 +168,7 @@ def _without_known(counts: Cells, sums: Sums, hidden: Flags) -> Flags:
 class _Ranges:
     """How far apart the numbers are that each cell has in tables with the same sums."""
 
-    def __init__(self, counts: Cells, sums: Sums, lowest: float) -> None:
+    def __init__(self, counts: Cells, sums: CellSums, lowest: float) -> None:
         self._counts, self._sums, self._lowest = counts, sums, lowest
         self._low, self._high = np.zeros(len(counts)), np.zeros(len(counts))
 

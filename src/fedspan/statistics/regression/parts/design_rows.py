@@ -48,7 +48,7 @@ class DesignForm(TypedDict):
     kept: Flags
 
 
-class Rows(NamedTuple):
+class DesignRows(NamedTuple):
     """Rows of a design: Z (n, k), target (n, ...), weights (n,) and offsets (n,)."""
 
     Z: Matrix
@@ -159,7 +159,7 @@ def with_site_effects(payload: Mapping[str, Any]) -> bool:
     return len(payload["effects"]) > 0
 
 
-def design_rows(site: Site, **form: Unpack[DesignForm]) -> Iterator[Rows]:
+def design_rows(site: Site, **form: Unpack[DesignForm]) -> Iterator[DesignRows]:
     """Yield the rows of a site in blocks. Those of a small site are kept until the next form."""
     offset, centre, factor, kept = form["offset"], form["centre"], form["factor"], form["kept"]
     slopes = n_columns(site) - (offset >= 0)
@@ -175,7 +175,7 @@ def design_rows(site: Site, **form: Unpack[DesignForm]) -> Iterator[Rows]:
         yield from site.last_of("regression rows", key, lambda: list(made))
 
 
-def _made(site: Site, **form: Unpack[DesignForm]) -> Iterator[Rows]:
+def _made(site: Site, **form: Unpack[DesignForm]) -> Iterator[DesignRows]:
     offset, kept = form["offset"], form["kept"]
     own = (form["effects"] == site.name).astype(np.float64)
     for X, y, weights in plain_rows(site, form["drop"], columns=len(kept)):
@@ -184,7 +184,7 @@ def _made(site: Site, **form: Unpack[DesignForm]) -> Iterator[Rows]:
         parts = [np.ones((len(X), 1))] if form["intercept"] else []
         A = np.hstack([*parts, features - form["centre"], np.broadcast_to(own, (len(X), len(own)))])
         Z = solve_triangular(form["factor"], A[:, kept].T, trans="T", check_finite=False).T
-        yield Rows(np.ascontiguousarray(Z), y, weights, shift)
+        yield DesignRows(np.ascontiguousarray(Z), y, weights, shift)
 
 
 def plain_rows(site: Site, drop: bool, columns: int = 1) -> Iterator[tuple[Matrix, Array, Vector]]:

@@ -15,7 +15,7 @@ from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import ArrayOf, Matrix, OneOf, Vector
 from fedspan.statistics.regression.parts.design_rows import (
     DesignForm,
-    Rows,
+    DesignRows,
     design_rows,
     numeric_target,
     with_site_effects,
@@ -61,7 +61,7 @@ def local_products(site: Site, coef: Vector, level: float, **form: Unpack[Design
     return found
 
 
-def residuals(rows: Rows, coef: Vector, level: float) -> Vector:
+def residuals(rows: DesignRows, coef: Vector, level: float) -> Vector:
     """Return the targets minus offset, `level` and the linear predictor."""
     return np.asarray(numeric_target(rows.y) - rows.offset - level - rows.Z @ coef)
 
@@ -191,7 +191,7 @@ def _gains(Z: Matrix, y: Array, direction: Vector, family: str, classes: int) ->
     return np.asarray(gain[:, None])
 
 
-def targets(rows: Rows, family: str, classes: Array) -> tuple[Array, NDArray[np.bool_]]:
+def targets(rows: DesignRows, family: str, classes: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Return targets as a family needs them, and which of them are known: numbers, or positions among `classes`."""
     if family == "poisson":
         y = numeric_target(rows.y)
@@ -255,7 +255,7 @@ def _add_multinomial(
                 found["information"][(b - 1) * k : b * k, (a - 1) * k : a * k] += block.T
 
 
-def _scores(rows: Rows, family: str, classes: Array, coef: Vector, level: float) -> Matrix:
+def _scores(rows: DesignRows, family: str, classes: Array, coef: Vector, level: float) -> Matrix:
     """Return the gradient of each row's log-likelihood (n, p)."""
     if family == "gaussian":
         return np.asarray((rows.weights * residuals(rows, coef, level))[:, None] * rows.Z)

@@ -89,7 +89,7 @@ def test_what_the_command_prints(capsys, tmp_path, monkeypatch):
     """The whole command in small: every part is there, with the paper's values and its page."""
     from fedspan.cli import main
 
-    monkeypatch.setattr(paper, "Setting", lambda *sizes: FewShotSetting(20, 20, 2, 8, 18))
+    monkeypatch.setattr(paper, "FewShotSetting", lambda *sizes: FewShotSetting(20, 20, 2, 8, 18))
     monkeypatch.setattr(beyond, "SETTING", FewShotSetting(20, 20, 2, 12, 10))
     monkeypatch.setattr(beyond, "COUNTS", (4, 8))
     assert main(["reproduce", "few-shot", "--quick", "--out", str(tmp_path)]) == 0

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregator
 from fedspan.anomaly.noisy_members import check_privacy, noisy_centers, noisy_columns, open_account, threshold_search
 from fedspan.anomaly.parts.centre_distances import centre_score, centre_shares, left_out_growth
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.scores import standardized
+from fedspan.arrays import Array, Vector
 from fedspan.base import check_aggregator
 from fedspan.checks import true_or_false, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
@@ -27,9 +27,6 @@ from fedspan.sums.batches import kept_moments, learned_on
 from fedspan.sums.moments import deviations, moments, moments_of, row_moments
 from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 #: By default one centre for as many rows, within limits.
 _ROWS, _FEWEST, _MOST = 8, 5, 300

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.anomaly.scores import standardized
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import transform
 from fedspan.federation.site.parameters import MOST, Matrix, Vector, Whole
 
-Array = NDArray[Any]
 #: A number of rows, or 0 where rows are not left out.
 Trained = Annotated[int, Whole(0, MOST)]
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedspan.anomaly.parts.centre_distances import Trained, centre_score
 from fedspan.anomaly.parts.isolation_trees import Features, isolation_score
 from fedspan.anomaly.parts.score_grid import shares_up_to, spread
 from fedspan.anomaly.scores import subspace_score, whitened_score
 from fedspan.anomaly.thresholds import left_out_subspace, left_out_whitened
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import transform
 from fedspan.federation.site.parameters import Matrix, NotNegative, Positive, Vector
-
-Array = NDArray[Any]
 
 
 @transform("anomaly.member_scores")

@@ -53,6 +53,17 @@ def test_a_pipeline_of_many_batches_is_that_of_all_rows(name):
     assert abs(np.mean(found.predict(frame) == -1) - 0.05) < 0.01
 
 
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("detector", [fs.FedPCADetector, lambda: fs.FedPCADetector(2, distance="residual")])
+def test_missing_cells_follow_the_means_that_stand_for_them(detector, scale):
+    frame = traffic(1500, gaps=0.2)
+    frame["seconds"] += np.linspace(0.0, 5.0, 1500)  # means move
+    found = learned(make_pipeline(fs.FedTabularEncoder(scale=scale), detector()), frame, 15)
+    whole = make_pipeline(fs.FedTabularEncoder(scale=scale), detector())
+    whole.fit(fs.federate(frame, sites=np.arange(1500) % 4))
+    np.testing.assert_allclose(found.score_samples(frame), whole.score_samples(frame), rtol=1e-8)
+
+
 @pytest.mark.parametrize("last", [fs.FedCentersDetector, fs.FedIsolationDetector, fs.FedAnomalyDetector])
 def test_what_a_step_keeps_follows_the_units_of_the_step_before(last):
     """A detector that scales by itself gives the same scores behind a scaler whose units move."""

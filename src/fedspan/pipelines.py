@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.anomaly.export.exported_detector import export as write_detector
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.learning_detector import Watcher
+from fedspan.arrays import Vector
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation
+from fedspan.sums.batches import mixed_columns
 from fedspan.tables.encoder import FedTabularEncoder
 from fedspan.tables.scaler import FedStandardScaler
 
@@ -38,8 +40,8 @@ def partial_fit(
 
     Each step learns from the batch as the steps before it show it by then. A scaler or an encoder that has moved its
     means and scales reports this to the steps behind it. They convert what they keep to the new units. So with
-    ``decay=1`` the pipeline is that of all rows at once, if its steps are. Of an encoder, missing cells keep the mean
-    of their time.
+    ``decay=1`` the pipeline is that of all rows at once, if its steps are. A detector right behind an encoder also
+    follows the means that stand for missing cells; other steps keep those of the time.
 
     Parameters
     ----------
@@ -89,15 +91,30 @@ def partial_fit(
 def _learn_steps(steps: list[Any], X: Any, sites: Any, options: dict[str, Any]) -> bool:
     """Let each step learn; return whether all have counted the rows of the same sites."""
     for step, behind in zip(steps, [*steps[1:], None], strict=True):
-        before = _units(step) if behind is not None and hasattr(step, "mean_") else None
+        before = (*_units(step), step.mean_) if behind is not None and hasattr(step, "mean_") else None
         step.partial_fit(X, sites=sites, **options)
         if behind is None:
             break
         if before is not None:
-            (mean, scale), (new_mean, new_scale) = before, _units(step)
+            (mean, scale, fill), (new_mean, new_scale) = before, _units(step)
             behind._change_units(scale / new_scale, (mean - new_mean) / new_scale)
+            if isinstance(step, FedTabularEncoder) and "moments_" in vars(behind):
+                behind.moments_ = _filled_again(behind.moments_, step, (step.mean_ - fill) / new_scale)
         X = step.transform(X)
     return len({step.batch_sites_ for step in steps}) == 1
+
+
+def _filled_again(kept: Vector, encoder: FedTabularEncoder, moved: Vector) -> Vector:
+    """Return moments as if cells that were missing had the encoder's new means, which have `moved` in new units.
+
+    The mark of a missing cell, 0 or 1, follows its number: so that is a linear map of the encoded columns.
+    """
+    mean, scale = _units(encoder)
+    mixing, shift = np.eye(len(mean)), np.zeros(len(mean))
+    marks = encoder.marks_of_numbers()
+    mixing[marks - 1, marks] = moved[marks - 1] * scale[marks]
+    shift[marks - 1] = moved[marks - 1] * mean[marks]
+    return mixed_columns(kept, mixing, shift)
 
 
 def _units(step: Any) -> tuple[Any, Any]:

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.arrays import Vector
+from fedspan.arrays import Matrix, Vector
 from fedspan.checks import duration, real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.sums.moments import local_sums
-from fedspan.sums.row_moments import RowMoments, packed
+from fedspan.sums.row_moments import RowMoments, packed, unpacked
 
 #: The number of batches that a model remembers, so that it counts none twice.
 _REMEMBERED = 1000
@@ -126,6 +126,15 @@ def in_other_units(kept: Vector, d: int, factor: Vector, shift: Vector) -> Vecto
     scatter = rows.scatter * (packed(np.outer(factor, factor)) if rows.has_products else factor**2)
     moved = RowMoments(rows.n, rows.weight, factor * rows.centre + shift, factor * rows.shift, scatter)
     return kept_moments(moved)
+
+
+def mixed_columns(kept: Vector, mixing: Matrix, shift: Vector) -> Vector:
+    """Return kept moments of rows x as those of ``mixing x + shift``, if they have products of columns."""
+    rows = known_moments(kept, len(shift))
+    if not rows.has_products:
+        return kept
+    scatter = packed(mixing @ unpacked(rows.scatter) @ mixing.T)
+    return kept_moments(RowMoments(rows.n, rows.weight, mixing @ rows.centre + shift, mixing @ rows.shift, scatter))
 
 
 def learned_on(kept: Vector, d: int, new: RowMoments, factor: float) -> RowMoments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import struct
 import tracemalloc
 import zipfile
 
@@ -174,6 +175,36 @@ def test_packed_parts_that_name_one_another_unfold_once(tmp_path):
             np.save(npy, np.frombuffer(lzma.compress(json.dumps(one).encode()), dtype=np.uint8))
             archive.writestr(f"{place}.npy", npy.getvalue())
     with pytest.raises(InputError, match="cut off"):
+        fs.load(tmp_path / "model")
+
+
+def test_many_packed_parts_share_one_limit(tmp_path):
+    """Each part of 16 MB was within the limit: 17 kB took 2.6 GB, and 100 kB would have taken 15."""
+    empty = lzma.compress(b'{"list":[' + b",".join([b"[]"] * (2**22 // 3)) + b"]}")
+    words = lzma.compress(b'{"list":[' + b",".join([b'"ab"'] * (2**22 // 5)) + b"]}")
+    for text, parts in ((empty, 1), (words, 5)):
+        with zipfile.ZipFile(tmp_path / "model", "w") as archive:
+            fitted = {f"part{place}_": {"packed": place} for place in range(parts)}
+            estimator = {"estimator": "FedPCA", "params": {}, "fitted": fitted}
+            archive.writestr("model.json", json.dumps({"format": 1, "estimator": estimator}))
+            for place in range(parts):
+                npy = io.BytesIO()
+                np.save(npy, np.frombuffer(text, dtype=np.uint8))
+                archive.writestr(f"{place}.npy", npy.getvalue())
+        with pytest.raises(InputError, match="the packed parts"):
+            fs.load(tmp_path / "model")
+
+
+def test_members_that_lie_in_one_another_are_refused(tmp_path):
+    """Each member held all later ones: the sum of their sizes grew with the square of their number."""
+    with zipfile.ZipFile(tmp_path / "model", "w") as archive:
+        archive.writestr("model.json", "{}" + " " * 1000)
+        archive.writestr("0.npy", "x" * 1000)
+    data = bytearray((tmp_path / "model").read_bytes())
+    at = data.index(b"PK\x01\x02")  # the first member's entry in the directory; sizes are at 20 and 24
+    data[at + 20 : at + 28] = struct.pack("<II", 2000, 2000)
+    (tmp_path / "model").write_bytes(data)
+    with pytest.raises(InputError, match="lie in one another"):
         fs.load(tmp_path / "model")
 
 

@@ -16,6 +16,8 @@ import numpy as np
 
 from fedspan.errors import InputError
 
+#: The most lists and objects in JSON from outside.
+MOST_BRACKETS = 2**20
 _UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)")
 
@@ -114,9 +116,9 @@ def true_or_false(name: str, value: object) -> bool:
 
 
 def json_value(text: str | bytes | bytearray, most_bytes: int = 2**20) -> Any:
-    """Return the value of JSON from outside. Every fault is a `ValueError`: no JSON, too deep, or too long.
+    """Return the value of JSON from outside. Every fault is a `ValueError`: no JSON, too deep, too long, many lists.
 
-    A parsed value takes some thirty times the memory of its text: `most_bytes` bounds that.
+    A list takes up to thirty times the memory of its text: `most_bytes` and `MOST_BRACKETS` bound that.
 
     Examples
     --------
@@ -125,6 +127,10 @@ def json_value(text: str | bytes | bytearray, most_bytes: int = 2**20) -> Any:
     """
     if len(text) > most_bytes:
         raise ValueError(f"JSON of more than {most_bytes} bytes")
+    if len(text) > MOST_BRACKETS:
+        signs: tuple[Any, ...] = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+        if sum(map(text.count, signs)) > MOST_BRACKETS:
+            raise ValueError(f"JSON of more than {MOST_BRACKETS} lists")
     try:
         return json.loads(text)
     except RecursionError:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import json_value
+from fedspan.checks import MOST_BRACKETS, json_value
 from fedspan.durable.whole_file import temporary_beside
 from fedspan.errors import InputError
 from fedspan.federation import RunRecord
@@ -34,7 +34,21 @@ _LARGEST_TEXT = 2**24  # bytes of JSON, and of a record once it is unpacked
 _UNPACKING_MEMORY = 2**26
 _LONG_TEXT = 4096  # a dict whose JSON has more bytes is packed
 
-Arrays = list[NDArray[Any]]
+
+class Arrays(list[NDArray[Any]]):
+    """The arrays of a file; `text` is the size of all texts that were packed into them, or unpacked."""
+
+    text, brackets = 0, 0
+
+    def takes(self, text: bytes) -> bool:
+        """Count a text, unless the texts of the file are then more than can be held."""
+        size, brackets = self.text + len(text), self.brackets + text.count(b"[") + text.count(b"{")
+        fits = size <= _LARGEST_TEXT and brackets <= MOST_BRACKETS
+        if fits:
+            self.text, self.brackets = size, brackets
+        return fits
+
+
 #: Takes the place of a packed part once it is unpacked: each part is unpacked once.
 _USED: NDArray[Any] = np.empty(0, dtype=np.uint8)
 
@@ -61,7 +75,7 @@ def save(model: Any, path: str | os.PathLike[str], *, record: bool = True) -> No
     ...     fs.load(f"{folder}/model.fedspan").transform([[1.0, 2.0]]).shape
     (1, 1)
     """
-    arrays: Arrays = []
+    arrays = Arrays()
     content = _content(model, record)
     described = {"format": FORMAT, "estimator": _described(content, type(model).__name__, arrays)}
     target = Path(path)
@@ -156,11 +170,14 @@ def _of_file(path: str | os.PathLike[str]) -> Any:
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise InputError(f"{path} is not a fedspan model: its members are compressed")
+            if sum(member.file_size for member in archive.infolist()) > os.path.getsize(path):
+                raise InputError(f"{path} is not a fedspan model: its members lie in one another")
             described = json_value(archive.read("model.json"), _LARGEST_TEXT)
             if described.get("format") != FORMAT:
                 raise InputError(f"{path} has model format {described.get('format')!r}, this fedspan reads {FORMAT}")
             files = [io.BytesIO(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
-        model = _made(described["estimator"], [np.lib.format.read_array(file, allow_pickle=False) for file in files])
+        arrays = Arrays(np.lib.format.read_array(file, allow_pickle=False) for file in files)
+        model = _made(described["estimator"], arrays)
     except FileNotFoundError:
         raise InputError(
             f"there is no model file or study folder {path}: name the output folder of 'fedspan run', or a saved model"
@@ -185,6 +202,8 @@ def _unpacked(arrays: Arrays, place: int) -> str:
     text = unpacker.decompress(array.tobytes(), max_length=_LARGEST_TEXT)
     if not unpacker.eof:
         raise InputError(f"a packed part of the model file is cut off, or has more than {_LARGEST_TEXT} bytes")
+    if not arrays.takes(text):
+        raise InputError(f"the packed parts of the model file have more than {_LARGEST_TEXT} bytes, or too many lists")
     return text.decode()
 
 
@@ -200,7 +219,7 @@ def _described(value: Any, where: str, arrays: Arrays) -> Any:
         return {"names": value.tolist()}
     if isinstance(value, RunRecord):
         text = "\n".join(value.lines()).encode()
-        if len(text) > _LARGEST_TEXT:
+        if not arrays.takes(text):
             raise InputError(f"the record of the run has {len(text):,} bytes, too many for a model: save(record=False)")
         arrays.append(np.frombuffer(lzma.compress(text), dtype=np.uint8))
         return {"packed record": len(arrays) - 1}
@@ -213,14 +232,14 @@ def _described(value: Any, where: str, arrays: Arrays) -> Any:
     if isinstance(value, _Steps):
         return {"pipeline": [[name, _described(step, f"{where}.{name}", arrays)] for name, step in value.items()]}
     if isinstance(value, dict) and all(type(key) in (int, str) for key in value):
-        own = list(arrays)
+        own = copy.copy(arrays)
         items = {key: _described(item, f"{where}[{key!r}]", own) for key, item in value.items()}
         found: Any = {"dict": items} if all(type(key) is str for key in items) else {"pairs": list(items.items())}
         text = b"" if len(own) > len(arrays) else json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
-        if _LONG_TEXT < len(text) <= _LARGEST_TEXT:
+        if len(text) > _LONG_TEXT and own.takes(text):
             own.append(np.frombuffer(lzma.compress(text), dtype=np.uint8))
             found = {"packed": len(own) - 1}
-        arrays[:] = own
+        arrays[:], arrays.text, arrays.brackets = own, own.text, own.brackets
         return found
     if _is_estimator(value):
         params = dict(sorted(value.get_params(deep=False).items()))

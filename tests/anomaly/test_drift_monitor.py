@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,6 +144,26 @@ def test_it_is_saved_loaded_and_goes_on(tmp_path):
     assert loaded.windows == monitor.windows
     fed = fs.federate(rows(4000, 50, 1.0), sites=SITES)
     assert loaded.watch(fed, window="x") == monitor.watch(fed, window="x")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("alpha", None),
+        ("seen", []),
+        ("streams", {"": ["x"] * 9}),
+        ("windows", [{"rows": 1}]),
+        ("edges", {}),
+        ("settle", []),
+    ],
+)
+def test_a_crafted_folder_is_refused(tmp_path, name, value):
+    watched([0, 1.0]).save(tmp_path / "monitor")
+    arrays = dict(np.load(tmp_path / "monitor" / "monitor.npz"))
+    arrays["about"] = np.array(json.dumps(json.loads(str(arrays["about"])) | {name: value}))
+    np.savez(tmp_path / "monitor" / "monitor.npz", **arrays)
+    with pytest.raises(InputError, match="folder of a monitor"):
+        fs.DriftMonitor.load(tmp_path / "monitor")
 
 
 def test_its_page_shows_time_columns_and_windows(tmp_path):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.anomaly.scores import subspace_score
 from fedspan.errors import QuorumError
+from fedspan.federation.site.transforms import Transform, _transforms, installed_transforms
+from fedspan.privacy.ledger import SimulatedLedger
 from fedspan.privacy.noisy_rows import noisy_rows, with_noisy_rows
 from fedspan.sums.row_transforms import shifted_and_scaled
 
@@ -86,3 +91,38 @@ def test_new_rows_of_a_federation_are_noisy_too(tmp_path):
     seen = model.transform(fed).ask(local_look)["0"]["X"]
     assert np.abs(seen - exact).max() > 0.1
     assert {len(site.ledger.charges) for site in sites_with_ledgers(tmp_path)} == {1}
+
+
+def test_one_row_moves_no_other_through_hostile_transforms():
+    """Residuals that cancel were computed again together: with one more of them, another row lost its last bits.
+
+    A hostile center and a small ball made all of a noisy row of a last bit.
+    """
+    axes = np.array([[1e8, 3e7, -2e7, 0.0], [3e7, 1e8, 5e7, 0.0]])
+    parameters = {"mean": np.zeros(4), "scale": None, "components": axes, "inside": None, "outside": 1.0}
+    lost = np.array([0.3, 1.7, -0.9, 0.0])
+    for draw in range(60):
+        rows = np.random.default_rng(draw).normal(size=(2, 4)) * [1, 1, 1, 0]
+        seen = []
+        for other in (lost, np.array([0.0, 0.0, 0.0, 1.0])):
+            site = fs.Site("a", np.array([rows[0], other]))
+            view = Transform.of(subspace_score, parameters).applied_to(site)
+            seen.append(_rows_before_noise(view)[0, 0])
+        assert seen[0] == seen[1]
+
+
+def _rows_before_noise(site):
+    """Return what the noise is added to."""
+    given = {"center": np.asarray(0.0), "clip": 1e100, "sigma": 1e95}
+    found = []
+
+    def shown(X, key, **parameters):
+        found.append(np.array(X))
+        return X
+
+    transform = Transform.of(noisy_rows, given)
+    with pytest.MonkeyPatch.context() as patch:
+        own = installed_transforms()["privacy.noisy_rows"]
+        patch.setitem(_transforms.by_id, own.id, replace(own, function=shown))
+        transform.applied_to(site, SimulatedLedger("a", 0), "r")
+    return found[0]

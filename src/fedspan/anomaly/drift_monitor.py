@@ -14,7 +14,7 @@ import copy
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from fedspan.anomaly.drift import (
     shown,
     training_rows,
 )
-from fedspan.checks import json_value, real_number, whole_number
+from fedspan.checks import damage_refused, json_value, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.gateway.scorer import read_arrays
 from fedspan.persistence import load as load_model
@@ -269,15 +269,18 @@ class DriftMonitor:
         path = Path(folder)
         if not (path / "monitor.npz").is_file():
             raise InputError(f"{folder} is not the folder of a monitor: it has no monitor.npz")
-        try:
+        with damage_refused("folder of a monitor"):
             arrays = read_arrays(path / "monitor.npz")
             about = json_value(str(arrays["about"]), 2**26)
-        except (KeyError, ValueError) as error:
-            raise InputError(f"{folder} is not the folder of a monitor, or is damaged: {error}") from None
-        chosen = {name: about[name] for name in ("alpha", "settle", "alike")}
-        steps = [load_model(path / f"reference-{number}.fedspan") for number in range(int(about["steps"]))]
-        made = cls(make_pipeline(*steps), **chosen)
-        made._edges = np.array(about["edges"])
+            steps = int(about["steps"])
+        model = make_pipeline(*(load_model(path / f"reference-{number}.fedspan") for number in range(steps)))
+        with damage_refused("folder of a monitor"):
+            return cls._of(model, about, arrays)
+
+    @classmethod
+    def _of(cls, model: Any, about: dict[str, Any], arrays: dict[str, Any]) -> DriftMonitor:
+        made = cls(model, **{name: about[name] for name in ("alpha", "settle", "alike")})
+        made._edges = np.array(about["edges"], dtype=np.float64)
         if made._view is not None:
             made._view = {key: arrays.get(f"view {key}") for key in made._view}
         names = names_of(made.model, made._view)
@@ -299,5 +302,16 @@ def _summed(windows: list[Counts]) -> Counts:
 
 
 def _window_of(values: dict[str, Any]) -> Window:
-    moved = tuple(Comparison(**one) for one in values["moved"])
-    return Window(**{**values, "columns": tuple(values["columns"]), "sites": tuple(values["sites"]), "moved": moved})
+    moved = tuple(_typed(Comparison, one) for one in values["moved"])
+    return replace(_typed(Window, {**values, "moved": ()}), moved=moved)
+
+
+def _typed(kind: Any, values: dict[str, Any]) -> Any:
+    """Make a record of a file's values, each of its declared type; a tuple is one of texts."""
+    types: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
+    return kind(
+        **{
+            one.name: types.get(one.type, lambda texts: tuple(map(str, texts)))(values[one.name])
+            for one in fields(kind)
+        }
+    )

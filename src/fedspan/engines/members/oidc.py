@@ -8,7 +8,6 @@ checks the token and issues a certificate for it. The coordinator has no part in
 from __future__ import annotations
 
 import base64
-import json
 import secrets
 import time
 import urllib.error
@@ -20,6 +19,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+from fedspan.checks import json_value
 from fedspan.engines.members.enrolment import ROLES
 from fedspan.errors import FedspanError, InputError, MissingPackageError
 
@@ -176,7 +176,7 @@ def _discovered(issuer: str) -> dict[str, Any]:
 def _json(address: str, form: bytes | None = None) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(address, data=form, timeout=_ANSWER) as answer:
-            found = json.loads(answer.read(_LARGEST))
+            found = json_value(answer.read(_LARGEST), _LARGEST)
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise LoginError(f"the identity provider does not answer at {address}: {error}") from None
     if not isinstance(found, dict):

@@ -32,6 +32,7 @@ from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.private.defs import CellChannel, CellChannelTopic, CellMessageHeaderKeys
 
+from fedspan.checks import json_value
 from fedspan.engines.members.kit_instance import INSTANCE
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ _PROGRAMS = {
     "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
 }
 _HEAD = "fedspan"
+_LONGEST_HEAD = 2**24
 
 Head = dict[str, Any]
 Message = tuple[Head, bytes]
@@ -88,7 +90,7 @@ def carrier(cell: Any, channel: str, *, stream: bool = False, one_way: bool = Fa
             raise TimeoutError
         if code not in (None, ReturnCode.OK) or reply.get_header(_HEAD) is None:
             raise ConnectionError(str(reply.get_header(MessageHeaderKey.ERROR) or code))
-        answer = json.loads(reply.get_header(_HEAD))
+        answer = json_value(reply.get_header(_HEAD), _LONGEST_HEAD)
         if "refused" in answer:
             raise RefusedError(answer["refused"])
         return answer, reply.payload or b""
@@ -135,7 +137,7 @@ def serve(cell: Any, channel: str, answer: Answer) -> None:
             message.get_header(key) for key in (MessageHeaderKey.ORIGIN, MessageHeaderKey.TOPIC, _HEAD)
         )
         try:
-            made = answer(str(origin), str(topic), json.loads(head), message.payload or b"")
+            made = answer(str(origin), str(topic), json_value(head, _LONGEST_HEAD), message.payload or b"")
         except (ConnectionError, KeyError, TypeError, ValueError) as error:
             made = {"refused": str(error) if isinstance(error, ConnectionError) else "the message lacks a field"}, b""
         if not isinstance(made, Future):

@@ -31,7 +31,8 @@ Codes = NDArray[np.intp]
 #: Tables are read in blocks of at most this number of cells.
 BLOCK_CELLS = 2**19
 
-_NUMBER_TYPES = {int, float, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
+#: Numbers that are the same read from their text: those of single precision are not, and so always read from it.
+_NUMBER_TYPES = {int, float, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQd")}
 
 
 def signed_log(values: Vector) -> Vector:

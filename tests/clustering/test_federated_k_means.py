@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,6 +159,20 @@ def test_absurd_sums_are_refused():
     fed = fs.federate(X, sites=np.arange(100) % 4).corrupt(fs.attacks.RandomNoise(1e200), ["2"])
     with pytest.raises(FedspanError, match=r"numbers beyond|non-finite|overflow"):
         fs.FedKMeans(3).fit(fed)
+
+
+@pytest.mark.parametrize("rule", [CoordinateMedian(), GeometricMedian()])
+def test_votes_that_form_two_groups_are_reported(rule):
+    """With eight malicious sites of 19 the centres were up to three times as far as a single site's, in silence."""
+    X, _ = blobs(19 * 60, k=4, d=5, apart=8.0)
+    fed = fs.federate(X, sites=np.arange(len(X)) % 19, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for some in (fed, fed.corrupt(attacks.SignFlip(), sites=fed.sites[:2])):
+            some.run(protocol.federated_k_means, n_clusters=4, aggregator=rule)
+    for attack in (attacks.SignFlip(), attacks.Ones(0.0), attacks.Ones(1e300)):
+        with pytest.warns(UserWarning, match="two groups, and 8 of 19"):
+            fed.corrupt(attack, sites=fed.sites[:8]).run(protocol.federated_k_means, n_clusters=4, aggregator=rule)
 
 
 def test_centres_without_rows_are_placed_again_alike_for_any_split():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import fedspan as fs
 from fedspan import attacks
+from fedspan.datasets import make_subspace_sites
 from fedspan.errors import InputError
 from fedspan.linalg import subspace_distance
 from fedspan.pca.median_of_means import median_of_means
@@ -52,6 +55,22 @@ def test_median_of_means_survives_malicious_groups_and_refuses_impossible_ones(f
             fed.run(median_of_means, rank=R, n_columns=N, groups=groups)
         with pytest.raises(InputError, match=f"groups={groups}"):
             fs.FedPCA(R, solver="median_of_means", groups=groups).fit(fed)
+
+
+@pytest.mark.parametrize("attack", [attacks.Ones(10.0), attacks.SignFlip(), attacks.RandomNoise(100.0)])
+def test_it_warns_where_half_of_the_groups_hold_a_site_unlike_most(attack):
+    """Six of 19 sites spoil six of nine groups: the error was 7.5 times a site's own, and nothing showed it."""
+    for seed in (31, 32, 33):
+        made = make_subspace_sites(50, 3, 19, 200, spike=40.0, tail=1.0, seed=seed)
+        fed = fs.federate(made.X, sites=made.sites, seed=1)
+        bad = [fed.sites[place] for place in (0, 4, 7, 11, 14, 18)]
+        model = fs.FedPCA(3, solver="median_of_means", center=False)
+        with pytest.warns(UserWarning, match="two groups"):
+            model.fit(fed.corrupt(attack, sites=bad))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(fed)
+            model.fit(fed.corrupt(attack, sites=bad[:2]))
 
 
 def test_a_site_that_is_left_out_does_not_make_the_groups_impossible(data):

@@ -14,7 +14,7 @@ import copy
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -302,16 +302,13 @@ def _summed(windows: list[Counts]) -> Counts:
 
 
 def _window_of(values: dict[str, Any]) -> Window:
-    moved = tuple(_typed(Comparison, one) for one in values["moved"])
-    return replace(_typed(Window, {**values, "moved": ()}), moved=moved)
+    moved = tuple(Comparison(**_typed(Comparison, one)) for one in values["moved"])
+    return Window(**{**_typed(Window, values), "moved": moved})
 
 
-def _typed(kind: Any, values: dict[str, Any]) -> Any:
-    """Make a record of a file's values, each of its declared type; a tuple is one of texts."""
-    types: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
-    return kind(
-        **{
-            one.name: types.get(one.type, lambda texts: tuple(map(str, texts)))(values[one.name])
-            for one in fields(kind)
-        }
-    )
+def _typed(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return a file's values of a record's fields, each of its declared type; a tuple is one of texts."""
+    types: dict[Any, Any] = {"str": str, "int": int, "float": float, "bool": bool}
+    return {
+        one.name: types.get(one.type, lambda texts: tuple(map(str, texts)))(values[one.name]) for one in fields(kind)
+    }

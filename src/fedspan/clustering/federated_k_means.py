@@ -178,7 +178,7 @@ def federated_k_means(
         last = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
         counts, inertia = last["counts"], last["inertia"]
     else:
-        voted = move(C)
+        voted = voted_means(about, C, aggregator, last=True)
         counts, inertia = voted.counts, voted.inertia
     fed.log(inertia=float(inertia.min()))
     return KMeansRuns(unit * C + shift, counts, unit * unit * inertia, rounds, found)

@@ -7,6 +7,7 @@ replies are needed. A group's sites follow one another in name order; sizes diff
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,8 @@ from fedspan.pca.parts.orthogonal_iteration import random_basis
 from fedspan.pca.power_method import local_phi_product
 from fedspan.pca.subspace_median import ResilientSubspace, median_of_bases
 from fedspan.wire import Message
+
+_FEW = 5  # sites: fewer do not show which of them are unlike the others
 
 
 def median_of_means(
@@ -45,7 +48,7 @@ def median_of_means(
     members = [tuple(part.tolist()) for part in np.array_split(np.array(fed.sites), min(groups, remaining))]
     start = random_basis(fed.rng, n_columns, rank)
     bases: dict[int, Matrix] = {}
-    answered: dict[int, tuple[str, ...]] = {}
+    answered: dict[int, dict[str, Matrix]] = {}
     for _ in fed.rounds(iterations):
         for group, names in enumerate(members):
             found = _group_iteration(fed, names, bases.get(group, start))
@@ -56,14 +59,40 @@ def median_of_means(
         raise QuorumError(f"only {len(bases)} of {len(members)} groups gave a subspace, and most of them must", silent)
     advanced = sorted(bases)
     median = median_of_bases(np.stack([bases[group] for group in advanced]), tuple(map(str, advanced)), output)
-    median.log(fed)
-    return _by_site(median, [answered[group] for group in advanced])
+    by_site = _by_site(median, [tuple(answered[group]) for group in advanced])
+    result = replace(by_site, second=_outvoted([answered[group] for group in advanced]) or by_site.second)
+    result.log(fed)
+    return result
 
 
-def _group_iteration(fed: Federation, names: tuple[str, ...], U: Matrix) -> tuple[Matrix, tuple[str, ...]] | None:
+def _outvoted(products: list[dict[str, Matrix]]) -> tuple[str, ...]:
+    """Return the sites unlike most sites in their last products, if half of the groups or more hold one of them.
+
+    Malicious sites spoil up to twice their share of the groups, and the median of the groups is then theirs. The groups
+    don't show it: the sites do.
+    """
+    of_site: dict[str, Matrix] = {}
+    for product in (of_group for of_group in products if len(of_group) > 1):
+        for name, value in product.items():
+            with suppress(InputError):  # of too low a rank
+                of_site[name] = orthonormalize(value)
+    if len(of_site) < _FEW:
+        return ()
+    near = median_of_bases(np.stack(list(of_site.values())), tuple(of_site), "trimmed").trusted
+    unlike: list[str] = []
+    spoiled = 0
+    for product in (of_group for of_group in products if len(of_group) > 1):
+        total = np.sum(list(product.values()), axis=0)
+        # Subspaces have no sign, and a mean has: opposite products leave nothing of either.
+        odd = [name for name, value in product.items() if name not in near or np.vdot(value, total - value) <= 0]
+        unlike, spoiled = unlike + odd, spoiled + bool(odd)
+    return tuple(unlike) if 2 * spoiled >= len(products) else ()
+
+
+def _group_iteration(fed: Federation, names: tuple[str, ...], U: Matrix) -> tuple[Matrix, dict[str, Matrix]] | None:
     """Make one iteration ``U <- QR(mean of Phi_l U)`` within a group.
 
-    Returns the new basis and the sites behind it, or ``None`` where too few replies are usable.
+    Returns the new basis and the products of the sites behind it, or ``None`` where too few replies are usable.
     """
 
     def check(reply: Message) -> Message:
@@ -74,7 +103,9 @@ def _group_iteration(fed: Federation, names: tuple[str, ...], U: Matrix) -> tupl
 
     try:
         replies = fed.accept(fed.ask(local_phi_product, names, U=U), check)
-        return orthonormalize(replies.stack("product").mean(axis=0)), tuple(replies)
+        return orthonormalize(replies.stack("product").mean(axis=0)), {
+            site: replies[site]["product"] for site in replies
+        }
     except (QuorumError, InputError):
         return None
 

@@ -97,6 +97,12 @@ def solve(name: str, fed: Federation, parameters: Mapping[str, Any]) -> Solution
                 "be known from the replies, or sites repeat one reply; compare resilience_ with what you expect",
                 stacklevel=frames_inside(),
             )
+        elif found.unrelated:
+            warnings.warn(
+                "the subspaces of most sites differ by nearly as much as unrelated ones: what malicious sites can have "
+                "moved has no useful bound; compare resilience_ with what you expect, or use more rows",
+                stacklevel=frames_inside(),
+            )
         axes = axis_variances(fed, U=found.basis, aggregator=aggregator)
         weights = _by_site(fed, site_weights(found.sites, found.weights))
         trusted = tuple(_by_site(fed, dict.fromkeys(found.trusted, 1.0)))

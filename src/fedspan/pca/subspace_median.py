@@ -12,6 +12,7 @@ never holds a d x d matrix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,9 @@ from fedspan.pca.covariance import local_gram
 from fedspan.pca.parts.principal_axes import Rank
 from fedspan.sums.row_blocks import n_columns
 from fedspan.sums.row_moments import unpacked
+
+#: The part of the distance of random subspaces from which on subspaces count as unrelated.
+_UNRELATED = 0.9
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,14 @@ class ResilientSubspace:
     spectrum: Vector
     resilience: NDArray[np.void]
     second: tuple[str, ...]
+
+    @property
+    def unrelated(self) -> bool:
+        """Whether even the most alike majority of the subspaces differs nearly as much as random ones would."""
+        d, r = self.basis.shape
+        return len(self.resilience) > 0 and bool(
+            self.resilience["radius"][-1] > _UNRELATED * math.sqrt(2 * r * (1 - r / d))
+        )
 
     def log(self, fed: Federation) -> None:
         """Keep in the record what the largest minority can have moved, and the smaller one of two groups."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,11 +13,14 @@ from scipy.sparse import csc_array
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.aggregation.safe_arithmetic import distances
 from fedspan.arrays import Array
+from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Count, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
+from fedspan.linalg.medians.majority_ball import two_groups
 from fedspan.sums.moments import typical_rows
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
@@ -34,6 +38,8 @@ _BLOCK_BYTES = 2**20
 _LABEL_BYTES = 2**28
 #: An aggregated number is no further from the median of the votes than this part of their median distance from it.
 _NEAR = 0.25
+#: A vote that is farther from the median, in units of the votes' usual distances from it, counts as so far.
+_FARTHEST = 10.0
 
 
 def of_centres(site: Site, *, centres: Array, every: int = 1, **_: Any) -> int:
@@ -202,11 +208,11 @@ def enough_rows(counts: Array, least_rows: int) -> NDArray[np.bool_]:
     return np.asarray(counts >= least_rows if least_rows > 1 else counts > 0)
 
 
-def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
+def voted_means(seen: Federation, C: Array, rule: Aggregator, last: bool = False) -> Moved:
     """Return centres (b, k, d) after one round in which `rule` combines the sites' moves, instead of a sum.
 
     A site counts by its shares of rows and by its moves times these, whatever number of rows it reports. So a centre
-    where most sites have no rows has none.
+    where most sites have no rows has none. After the `last` round warn where the votes form two groups.
     """
     b, k, d = C.shape
     replies = seen.totals(local_means, centres=C, wanted=np.ones((b, k), dtype=np.bool_))
@@ -214,7 +220,10 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     n = np.maximum(counts.reshape(-1, b, k).sum(axis=2)[:, 0], 1.0)
     moves = replies.stack("sums") - counts[:, :, None] * C.reshape(-1, d)
     each = np.concatenate([counts[:, :, None], replies.stack("spread")[:, :, None], moves], axis=2)
-    found = _near_most(each / n[:, None, None], rule, n).reshape(b, k, d + 2)
+    votes = each / n[:, None, None]
+    if last:
+        _warn_of_groups(votes, tuple(replies))
+    found = _near_most(votes, rule, n).reshape(b, k, d + 2)
     shares, spread = np.maximum(found[:, :, 0], 0.0), np.maximum(found[:, :, 1], 0.0)
     # Less than half a row of a typical site counts as none: an attacker's tiny weight must not become a divisor.
     some = shares >= 0.5 / (len(n) * max(1.0, float(np.median(n))))
@@ -224,6 +233,25 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator) -> Moved:
     scatter = np.where(some, rows * spread / np.where(some, shares, 1.0), 0.0)
     about = np.maximum(scatter - rows * np.vecdot(move, move), 0.0)
     return Moved(C + move, rows, about, scatter.sum(axis=1))
+
+
+def _warn_of_groups(votes: Array, sites: tuple[str, ...]) -> None:
+    """Warn where the sites' votes (L, ...) form two groups of nearly equal size: which one is honest is not known."""
+    flat = votes.reshape(len(votes), -1)
+    middle = np.median(flat, axis=0)
+    # In units of each number's usual spread, and cut: a few huge votes must not hide two groups among the others.
+    units = np.median(np.abs(flat - middle), axis=0)
+    used = units > 0
+    flat = np.clip((flat - middle)[:, used] / units[used], -_FARTHEST, _FARTHEST)
+    second = two_groups(distances(flat))
+    if second is not None:
+        names = [site for site, one in zip(sites, second, strict=True) if one]
+        warnings.warn(
+            f"the votes on the centres form two groups, and {len(names)} of {len(sites)} sites are in the smaller one "
+            f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''}): malicious sites agree, or the sites' rows "
+            "differ; compare with a fit to the sites of each group",
+            stacklevel=frames_inside(),
+        )
 
 
 def _near_most(votes: Array, rule: Aggregator, n: Array) -> Array:

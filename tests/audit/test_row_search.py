@@ -97,13 +97,18 @@ LEAKS = {
     ),
     "checksums of rows": (lambda X: np.array([zlib.crc32(x.tobytes()) for x in X[:5]]), "digests", 15),
     "inner products of rows": (lambda X: X[:9] @ X[:9].T, "rotated rows", 27),
+    "bits of a row": (lambda X: np.unpackbits(X[8].view(np.uint8)), "rows", 3),
+    "bits of a row as text": (lambda X: "".join(map(str, np.unpackbits(X[8].view(np.uint8)))), "rows", 3),
+    "a mean less a row": (lambda X: X.mean(axis=0) - X[3], "scaled rows", 3),
+    "powers of two": (lambda X: 2.0 ** (-X[2:5] / 8), "functions", 9),
+    "a softmax": (lambda X: np.exp(X[2] / 40) / np.exp(X[2] / 40).sum(), "functions", 3),
     "distances of rows": (lambda X: np.linalg.norm(X[:9, None] - X[None, :9], axis=2), "rotated rows", 27),
     "rotated rows, transposed": (lambda X: (X[4:8] @ rotation(6)).T, "rotated rows", 12),
 }
 
 
 #: Found only where the rows' sites are known.
-OF_A_SITE = {"standardised", "a score of each row"}
+OF_A_SITE = {"standardised", "a score of each row", "a mean less a row"}
 
 
 def rotation(m):

@@ -19,6 +19,7 @@ from fedspan.model_selection.folds import (
     rows_of_a_block,
 )
 from fedspan.owner.allowed_steps import allows_transform
+from fedspan.sums.dealt_rows import block_of_rows
 
 
 @fs.step
@@ -91,6 +92,19 @@ def test_sums_over_all_folds_that_exist_are_about_blocks_of_rows(n):
         assert found.shape[1] == n_blocks(n)
         for each in every[::40]:
             assert np.ptp(np.bincount(each)) <= 2 * rows_of_a_block(n)
+
+
+@pytest.mark.parametrize(("by", "versions", "given"), [(1, 6, 83), (5, 7, 130), (20, 25, 0)])
+def test_folds_of_a_growing_table_give_rows_unless_it_grows_by_many(by, versions, given):
+    """What the owner's page states: the sums over the blocks of all versions are equations for the rows."""
+    sizes, parts = [100 + by * version for version in range(versions)], []
+    for n in sizes:
+        of_block = np.zeros((n_blocks(n), sizes[-1]))
+        of_block[block_of_rows(fs.Site("a", np.zeros((n, 1)))), np.arange(n)] = 1
+        parts.append(of_block)
+    _, lengths, axes = np.linalg.svd(np.concatenate(parts), full_matrices=False)
+    alone = np.square(axes[lengths > 1e-9 * lengths[0]]).sum(axis=0) > 1 - 1e-9
+    assert np.count_nonzero(alone) == given
 
 
 def test_sites_without_rows_in_a_fold_are_left_out_of_it():

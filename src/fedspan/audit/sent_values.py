@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedspan.arrays import Array, Matrix
-from fedspan.audit.parts.encodings import decoded, floats_in, numbers_in, text_of, unpacked
+from fedspan.audit.parts.encodings import decoded, floats_in, numbers_in, of_bits, text_of, unpacked
 from fedspan.errors import FedspanError
 from fedspan.federation.journal import read_journal
 from fedspan.federation.record import RunRecord
@@ -128,6 +128,7 @@ def _parts(raw: Any, longest: int) -> tuple[Array, tuple[str, ...], tuple[Array,
             numbers = numbers[: max(1, longest // inner)]
         integers = numbers.ndim and numbers.dtype.kind in "ui"
         texts, blocks = [], list(unpacked(numbers.tobytes())) if integers else []
+        blocks += of_bits(numbers) if numbers.dtype.kind in "buif" else ()
         for width in (1, 2, 4):  # bytes, or bits of floats, that an array of wider integers holds
             if integers and numbers.size and numbers.dtype.itemsize > width:
                 low, high = int(numbers.min()), int(numbers.max())

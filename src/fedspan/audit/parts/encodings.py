@@ -19,6 +19,7 @@ _NUMBER = re.compile(
     r"(?:(?<!\w)[-+])?(?:0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 )
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
+_BITS = re.compile(r"[01]{64,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 #: Floating-point numbers that bytes are read as.
 _FLOATS = ("<f8", ">f8", "<f4", ">f4", "<f2")
@@ -46,9 +47,11 @@ def _number(text: str) -> float:
 
 
 def decoded(texts: Sequence[str]) -> Iterator[bytes]:
-    """Yield the bytes that texts stand for if they are hexadecimal, base64 or base85, together and unpacked."""
+    """Yield the bytes that texts stand for if they are hexadecimal, base64, base85 or bits, together and unpacked."""
     found: dict[str, list[bytes]] = {"hex": [], "base64": [], "base85": []}
     for text in texts:
+        for token in _BITS.findall(text):
+            yield from of_bits(np.array(list(token), dtype=np.uint8))
         found["hex"] += [bytes.fromhex(token) for token in _HEX.findall(text)]
         for token in _BASE64.findall(text):
             letters = token.rstrip("=").replace("-", "+").replace("_", "/")
@@ -62,6 +65,13 @@ def decoded(texts: Sequence[str]) -> Iterator[bytes]:
     for parts in found.values():
         if parts:
             yield from unpacked(b"".join(parts))
+
+
+def of_bits(bits: Array) -> Iterator[bytes]:
+    """Yield the bytes of which these may be the bits, the highest or the lowest first; none of few bits."""
+    if bits.size >= 64 and np.isin(bits, (0, 1)).all():
+        for order in ("big", "little"):
+            yield np.packbits(bits.ravel().astype(np.uint8), bitorder=order).tobytes()
 
 
 def unpacked(data: bytes) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import gammaln, ndtr
@@ -41,6 +42,8 @@ def row_views(rows: Matrix, sites: Array | None) -> dict[str, Matrix]:
 #: The views in which rows are quantised.
 SCALED = tuple(f"scaled to the {to}{at}" for to in ("range", "largest") for at in ("", " at its site"))
 QUANTISED = ("", "standardised", "standardised at its site", *SCALED)
+#: The views whose rows have another mean taken off.
+CENTRED = ("centred", "centred at its site")
 #: Functions of single cells that rows may be sent through. A base, a unit or a width is a factor or an offset more.
 FUNCTIONS = {
     "logarithms": np.log,
@@ -88,6 +91,17 @@ def direction_space(view: Matrix, bits: Matrix, name: str, centred: int) -> Spac
         return np.asarray(V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300))
 
     return Space(name, into(view), bits, into, 1 + centred)
+
+
+def exponential_space(name: str, view: Matrix, bits: Matrix) -> Space:
+    """Return the space of exponentials of rows to any base, times any factor, as a softmax has them: of logarithms."""
+    lines = direction_space(view, bits, name, 1)
+
+    def into(V: Matrix) -> Matrix:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return lines.into(np.log(V))
+
+    return replace(lines, name=f"exponentials of {name or 'the'} rows", into=into)
 
 
 def sorted_space(rows: Matrix, bits: Matrix) -> Space:

@@ -11,10 +11,12 @@ import numpy as np
 from fedspan.arrays import Matrix
 from fedspan.audit.parts.row_chances import Space, beyond_chance, nearest
 from fedspan.audit.parts.row_forms import (
+    CENTRED,
     QUANTISED,
     affine_match,
     direction_space,
     evenly_chosen,
+    exponential_space,
     function_views,
     plain_space,
     some_triples,
@@ -31,11 +33,9 @@ def search_rows(task: VectorTask) -> None:
     """Look for rows in the forms in which they are commonly sent, and leave the vectors out that are some."""
     plain = [plain_space(name, view, task.bits) for name, view in task.views.items()]
     plain.append(sorted_space(task.unique, task.bits))
+    forms = [(name, centred) for name in QUANTISED for centred in (0, 1)] + [(name, 0) for name in CENTRED]
     lines = [
-        direction_space(task.views[name], task.bits, name, centred)
-        for name in QUANTISED
-        if name in task.views
-        for centred in (0, 1)
+        direction_space(task.views[name], task.bits, name, centred) for name, centred in forms if name in task.views
     ]
     _search(task, {"rows": plain, "scaled rows": lines}, 1.0)
 
@@ -46,6 +46,7 @@ def search_functions(task: VectorTask) -> None:
     for name, defined, view in function_views(task.views):
         made = plain_space(name, view, task.bits[defined]), direction_space(view, task.bits[defined], name, 1)
         spaces += [replace(space, numbers=defined, uneven=True) for space in made]
+    spaces += [exponential_space(name, task.views[name], task.bits) for name in ("", "standardised")]
     _search(task, {"functions": spaces}, 0.25)
 
 

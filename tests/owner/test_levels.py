@@ -12,6 +12,7 @@ from fedspan.errors import InputError
 from fedspan.federation.site.transforms import Transform
 from fedspan.owner.moment_rows import moment_rows, problems
 from fedspan.owner.site_file import SiteFileError
+from fedspan.sums.row_moments import unpacked
 from fedspan.sums.row_transforms import standardize
 from tests.engines.remote.people import authority, user
 
@@ -335,3 +336,27 @@ def test_a_least_set_of_one_row_refuses_no_column():
 def test_the_head_of_a_reply_of_sums_does_not_hold_the_number_of_rows(desk):
     assert isinstance(desk.ask(), dict)
     assert desk.found.head["rows"] == -1
+
+
+def test_a_party_that_knows_columns_of_everyone_solves_for_one_of_zeros_and_ones(tmp_path):
+    """What the owner's page states: sums of products with known numbers say which of these were added."""
+    rng, n, names = np.random.default_rng(5), 36, ["age", "weight", "height", "dose"]
+    known, smoker = rng.integers(200, 1800, size=(n, 4)), rng.integers(2, size=n)  # in tenths
+    frame = pd.DataFrame(known / 10, columns=names).assign(smoker=smoker)
+    desk = Desk(tmp_path / "a", AGGREGATE, frame)
+    products = unpacked(desk.ask("pca.gram")["gram"])
+    sums = np.rint(10 * products[:4, 4]).astype(np.int64)  # of the tenths of smokers
+    halves, place = [], 2 ** (16 * np.arange(4, dtype=np.uint64))
+    for part in np.split(known.astype(np.uint64) @ place, 2):
+        keys = np.zeros(1, dtype=np.uint64)
+        for key in part:
+            keys = np.concatenate([keys, keys + key])
+        halves.append(keys)
+    wanted = sums.astype(np.uint64) @ place
+    _, first, second = np.intersect1d(wanted - halves[0], halves[1], return_indices=True)
+    found = [[*_bits(a, n // 2), *_bits(b, n // 2)] for a, b in zip(first, second, strict=True)]
+    assert found == [smoker.tolist()]
+
+
+def _bits(number, count):
+    return [int(number) >> place & 1 for place in range(count)]

@@ -56,6 +56,19 @@ FITS = {
 }
 
 
+@pytest.mark.parametrize("update", ["fedavg", "exact"])
+def test_sites_that_copy_another_one_are_named(update):
+    """With sixteen copies of one site among 38 the error was 1.3 times a site's own, in silence."""
+    made = mixture(sizes=(40,) * 20)
+    fed = federation(made)
+    model = fs.FedMixedRegressor(2, update=update, aggregator=fs.aggregation.GeometricMedian(), random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*repeat the losses")
+        model.fit(fed)
+    with pytest.warns(UserWarning, match="of 20 sites repeat the losses of another site"):
+        model.fit(fed.corrupt(fs.attacks.Mimic(), sites=fed.sites[:6]))
+
+
 @pytest.mark.parametrize("name", FITS)
 def test_strange_replies_end_in_a_fit_or_a_refusal(name):
     made = mixture(0, sizes=(6,) * 14, k=2, d=3)

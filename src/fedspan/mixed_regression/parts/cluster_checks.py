@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from fedspan.aggregation import Aggregator
+from fedspan.aggregation.copied_values import first_of_copies
 from fedspan.aggregation.fewer_values import within_a_group
 from fedspan.errors import QuorumError
 from fedspan.federation import Federation
@@ -168,9 +169,17 @@ def _too_few(
 
 
 def warn_of_rule(who: ClusterAssignment, refused: tuple[int, ...], rule: Aggregator | None) -> None:
-    """Warn of clusters that are too small for the aggregator, or for its number of malicious sites."""
+    """Warn of clusters too small for the aggregator, or for its number of malicious sites, and of sites that copy."""
     if rule is None:
         return
+    answered = np.flatnonzero(who.labels >= 0)
+    copies = [who.sites[place] for place in answered[~first_of_copies(who.losses[answered])]]
+    if copies:
+        warnings.warn(
+            f"{len(copies)} of {len(who.sites)} sites repeat the losses of another site ({', '.join(copies[:5])}"
+            f"{', ...' if len(copies) > 5 else ''}): those of own rows are never equal, and copies have one vote",
+            stacklevel=5,
+        )
     sizes = {j: len(who.sites_of(j)) for j in range(len(who.rows)) if j not in refused}
     weak = {j: within_a_group(rule, size, len(who.sites)) for j, size in sizes.items() if size}
     fewer = [f"{other!r} in cluster {j} ({sizes[j]} sites)" for j, other in weak.items() if other != rule]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -132,3 +133,31 @@ def test_units_empty_columns_and_names_of_two_lines(folder):
     assert "left out: numbers with 'kg': take it out of the cells" in text
     assert "#   dose (mg) " in text
     assert "numbers in 'a.csv'" in text
+
+
+@pytest.mark.parametrize("name", ["Haus", "hospital_id", "Standort", "Name der Klinik", "Device"])
+def test_a_column_named_like_one_of_sites_is_taken_before_others(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"sex": ["f", "m"] * 20, "age": np.arange(40) * 1.5, name: ["x"] * 25 + ["y"] * 15})
+    table.to_csv("all.csv", index=False)
+    assert main(["init", "all.csv"]) == 0
+    assert tomllib.loads(Path("study.toml").read_text())["data"]["site_column"] == name
+    assert "guess" not in Path("study.toml").read_text() + capsys.readouterr().out
+
+
+def test_a_guess_at_the_column_of_sites_says_that_it_is_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"sex": ["f", "m"] * 20, "age": np.arange(40) * 1.5, "ward": ["x"] * 25 + ["y"] * 15})
+    table.to_csv("all.csv", index=False)
+    assert main(["init", "all.csv"]) == 0
+    assert "site_column = \"sex\"  # a guess; or 'ward'" in Path("study.toml").read_text()
+    assert "'sex' is a guess, and 'site_column' in study.toml may name another" in capsys.readouterr().out
+
+
+def test_words_among_numbers_are_counted_and_not_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("age;dose\n" + "20;1,5\n" * 30 + "unknown;1,5\n<18;2,5\n")
+    assert main(["init", "a.csv"]) == 0
+    text = Path("study.toml").read_text()
+    assert "numbers but for 2 cells: name their words in 'missing'" in text
+    assert "unknown" not in text

@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STUDY = Path("study.toml")
-_SITE_NAMES = ("site", "hospital", "clinic", "center", "centre", "gateway", "device", "plant", "source")
+_SITE_NAMES = {
+    *("site", "hospital", "clinic", "practice", "center", "centre", "gateway", "device", "machine", "host", "plant"),
+    *("factory", "company", "branch", "station", "source", "standort", "haus", "krankenhaus", "klinik", "praxis"),
+    *("zentrum", "anlage", "werk", "filiale", "hopital", "clinique", "centro"),
+}
 _LABELS = ("label", "attack", "anomaly", "is_anomaly", "outlier")
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|uuid|guid|key|nr)|.*Id|patient|row|index", re.ASCII)
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?", re.ASCII)
+_NUMBER = r"\s*[-+]?\d+(?:[.,]\d+)*\s*"
 _WITH_UNIT = r"^\s*[-+]?\d+(?:[.,]\d+)*\s*([^\d.,;:+-][^\d.,;:+-]*)$"
 _CLOCK = re.compile(r"(.*[_ -])?(ts|time|timestamp|date|datetime|epoch)", re.ASCII | re.IGNORECASE)
 _SINCE_1970 = 1e8  # seconds until 1973: larger numbers under such names are clock times
@@ -46,6 +51,7 @@ class _Column:
     why_not: str = ""
     lacking: int = 0
     numbers_in: tuple[str, ...] = ()
+    words: int = 0
 
     def line(self, width: int) -> str:
         about = [self.kind]
@@ -55,6 +61,8 @@ class _Column:
             about.append(f"{self.missing:,} missing cell{'s' * (self.missing != 1)}")
         if self.numbers_in:
             about.append(f"numbers in {listed(self.numbers_in)}")
+        if self.words:
+            about.append(f"numbers but for {self.words:,} cell{'s' * (self.words != 1)}: name their words in 'missing'")
         if self.why_not:
             about.append(f"left out: {self.why_not}")
         return f"#   {_on_one_line(self.name):{width}}  {', '.join(about)}"
@@ -74,7 +82,8 @@ def init(files: Sequence[Path]) -> int:
     for file, frame in zip(files, frames, strict=True):
         if not len(frame):
             raise InputError(f"{file} has no rows: leave it out")
-    site_column = _site_column(frames[0]) if len(files) == 1 else None
+    site_columns = _site_columns(frames[0]) if len(files) == 1 else []
+    site_column = next(iter(site_columns), None)
     columns = _columns(files, frames, site_column)
     if all(column.lacking for column in columns):
         raise InputError(
@@ -86,7 +95,12 @@ def init(files: Sequence[Path]) -> int:
             f"no column to learn from is left in {listed([str(file) for file in files])}: all seem to be labels, "
             "times or identifiers; write a study by hand, as 'fedspan run --help' shows"
         )
-    write_whole(_STUDY, _text(sources, frames, columns, site_column).encode())
+    write_whole(_STUDY, _text(sources, frames, columns, site_columns).encode())
+    if len(site_columns) > 1:
+        print_line(
+            f"no column is named like one of sites: {site_column!r} is a guess, and 'site_column' in {_STUDY} may name "
+            "another"
+        )
     print_line(f"{_STUDY} is written: look at it, then 'fedspan check {_STUDY}' or 'fedspan run {_STUDY}'")
     return 0
 
@@ -130,16 +144,19 @@ def _says_as_much(frame: pd.DataFrame, other: pd.DataFrame) -> bool:
     return numbers[0] >= numbers[1] and frame[texts].equals(other[texts])
 
 
-def _site_column(frame: pd.DataFrame) -> str | None:
-    """Return the column that seems to name the site of each row of a single table."""
+def _site_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the column that names the site of each row of a single table, or those that may do so."""
     found = []
     for name in frame.columns:
         counts = frame[name].value_counts()
         fits = 2 <= len(counts) <= _MOST_SITES and counts.min() >= _LEAST_OF_A_SITE and not frame[name].isna().any()
-        if fits and (kind_of(frame[name]) == "text" or name.lower() in _SITE_NAMES):
+        if fits and (kind_of(frame[name]) == "text" or _names_sites(str(name))):
             found.append(str(name))
-    named = [name for name in found if name.lower() in _SITE_NAMES]
-    return next(iter(named or found), None)
+    return [name for name in found if _names_sites(name)][:1] or found
+
+
+def _names_sites(name: str) -> bool:
+    return not _SITE_NAMES.isdisjoint(re.findall(r"[a-z]+", name.lower()))
 
 
 def _columns(files: Sequence[Path], frames: Sequence[pd.DataFrame], site_column: str | None) -> list[_Column]:
@@ -173,8 +190,18 @@ def _column(name: str, files: Sequence[Path], frames: Sequence[pd.DataFrame]) ->
         why_not = "nearly every row has a value of its own"
     elif kind == "integer" and len(cells) >= _FEWEST and distinct == len(cells) and _IDENTIFIER.fullmatch(name):
         why_not = "it numbers the rows"
+    numbers = int(cells.str.fullmatch(_NUMBER).sum()) if kind == "text" and len(cells) else 0
     numbers_in = [str(file) for file, found in own.items() if found != "text"] if kind == "text" else []
-    return _Column(name, kind, missing, distinct, why_not, lacking, tuple(numbers_in))
+    return _Column(
+        name,
+        kind,
+        missing,
+        distinct,
+        why_not,
+        lacking,
+        tuple(numbers_in),
+        len(cells) - numbers if numbers > len(cells) / 2 else 0,
+    )
 
 
 def _unit_of(cells: pd.Series[Any]) -> str:
@@ -191,7 +218,7 @@ def _seem_times(name: str, kind: str, cells: pd.Series[Any]) -> bool:
 
 
 def _text(
-    sources: Sequence[FileSource], frames: Sequence[pd.DataFrame], columns: Sequence[_Column], site_column: str | None
+    sources: Sequence[FileSource], frames: Sequence[pd.DataFrame], columns: Sequence[_Column], sites: Sequence[str]
 ) -> str:
     """Return the study."""
     label = next((column.name for column in columns if column.name.lower() in _LABELS and column.why_not), None)
@@ -209,7 +236,7 @@ def _text(
         "seed = 0",
         "",
         "[data]                                # paths are relative to this file",
-        *_where(sources, site_column),
+        *_where(sources, sites),
     ]
     if label is not None:
         lines.append(f"label = {_quoted(label)}  # shown as colour in the report, not learned from")
@@ -235,12 +262,13 @@ def _text(
     return "\n".join(lines) + "\n"
 
 
-def _where(sources: Sequence[FileSource], site_column: str | None) -> list[str]:
+def _where(sources: Sequence[FileSource], site_columns: Sequence[str]) -> list[str]:
     """Return the lines that name the files and how they are written."""
     found = Counter(source.dialect for source in sources if _is_csv(source.file))
     common = found.most_common(1)[0][0] if found else Dialect()
-    if site_column is not None:
-        lines = [f"file = {_quoted(str(sources[0].file))}", f"site_column = {_quoted(site_column)}"]
+    if site_columns:
+        guess = f"  # a guess; or {_on_one_line(listed(site_columns[1:]))}" if len(site_columns) > 1 else ""
+        lines = [f"file = {_quoted(str(sources[0].file))}", f"site_column = {_quoted(site_columns[0])}{guess}"]
     else:
         lines = []
         for name, source in zip(_site_names([source.file for source in sources]), sources, strict=True):

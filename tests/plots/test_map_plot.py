@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 import fedspan as fs
 from fedspan.errors import InputError
 from tests.report.chromium import Chromium, find_chromium
-from tests.report.report_reading import Page
+from tests.report.report_reading import Page, unpacked
 from tests.report.test_page_browser import PROBES
 
 
@@ -69,6 +69,22 @@ def test_a_map_of_one_site_is_no_simulation(tmp_path):
     X = np.random.default_rng(0).normal(size=(40, 4))
     model = fs.FedSpectralClustering(2, n_landmarks=10, rounds=3).fit(X)
     assert "Simulated" not in fs.plot_map(model, path=tmp_path / "map.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("by_federation", [True, False])
+def test_labels_by_site_colour_the_rows_that_they_are_of(by_federation, tmp_path):
+    """On a federation rows are in another order than in the table: labels in the table's would colour other rows."""
+    X = np.random.default_rng(0).normal(size=(60, 4)) + np.repeat([[0.0], [6.0]], 30, axis=0)
+    kind, site = np.repeat(["low", "high"], 30), np.array(["b", "a", "c"])[np.arange(60) % 3]
+    model = fs.FedSpectralClustering(2, n_landmarks=20, rounds=5)
+    model = model.fit(fs.federate(X, sites=site)) if by_federation else model.fit(X, sites=site)
+    labels = {name: kind[site == name] for name in "abc"}
+    data = Page(fs.plot_map(model, labels=labels, path=tmp_path / "map.html").read_text(encoding="utf-8")).map_data()
+    shown = np.array(data["ways"]["label"]["names"])[unpacked(data["ways"]["label"]["codes"])]
+    expected = np.concatenate([kind[site == name] for name in "abc"]) if by_federation else kind
+    np.testing.assert_array_equal(shown, expected)
+    with pytest.raises(InputError, match="labels has rows by site .*'a': 19.*: give those of each site"):
+        fs.plot_map(model, labels={**labels, "a": labels["a"][1:]})
 
 
 def test_wrong_targets_are_refused(model, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +37,11 @@ def plot_map(
     ----------
     model : estimator or pipeline
         Its last step has a map of its rows, or computes coordinates, such as `FedPCA`: then `new` is drawn alone.
-    labels : array, optional
+    labels : array, or dict of site to array, optional
         A label or a quantity for each row, by which the points are coloured. They are in the order of the model's rows,
-        and those of `new` rows may follow.
+        and those of `new` rows may follow. A model that was fitted on a table has its order. One that was fitted on a
+        federation has the rows site by site: there, give the labels of each site,
+        ``{name: labels[site == name] for name in fed.sites}``.
     new : table (m, d), optional
         More rows, which ``model.transform`` places on the map.
     path : path, optional
@@ -81,6 +85,8 @@ def _with_new(found: Scatter | None, model: Any, new: Any, labels: Any) -> Scatt
             "model with a map, such as FedUMAP"
         )
     old = 0 if found is None else len(steps_of(model)[-1].row_sites_)
+    if isinstance(labels, Mapping):
+        labels = _by_site(labels, [] if found is None else _site_of_each(steps_of(model)[-1]))
     given = _labels(labels, old, 0 if placed is None else len(placed))
     if found is None:
         assert placed is not None
@@ -116,6 +122,23 @@ def _joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
 
 def _every(rows: int) -> slice:
     return slice(None, None, max(1, -(-rows // MOST_POINTS)))
+
+
+def _site_of_each(model: Any) -> list[str]:
+    return [model.sites_[place] for place in model.row_sites_]
+
+
+def _by_site(labels: Mapping[Any, Any], row_sites: Sequence[str]) -> NDArray[Any]:
+    """Return the labels of all rows from those of each site; sites that are not on the map may have some."""
+    wanted = Counter(row_sites)
+    own = {str(name): np.asarray(given) for name, given in labels.items() if str(name) in wanted}
+    counts = {name: len(given) for name, given in own.items()}
+    if counts != wanted:
+        raise InputError(f"labels has rows by site {counts}, and the map has {dict(wanted)}: give those of each site")
+    given = np.concatenate([own[name] for name in sorted(own)])
+    found = np.empty_like(given)
+    found[np.argsort(np.array(row_sites), kind="stable")] = given
+    return found
 
 
 def _labels(labels: Any, old: int, new: int) -> NDArray[Any] | None:

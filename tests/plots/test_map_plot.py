@@ -83,7 +83,7 @@ def test_labels_by_site_colour_the_rows_that_they_are_of(by_federation, tmp_path
     shown = np.array(data["ways"]["label"]["names"])[unpacked(data["ways"]["label"]["codes"])]
     expected = np.concatenate([kind[site == name] for name in "abc"]) if by_federation else kind
     np.testing.assert_array_equal(shown, expected)
-    with pytest.raises(InputError, match="labels has rows by site .*'a': 19.*: give those of each site"):
+    with pytest.raises(InputError, match=r"labels has rows by site .*'a': 19.*: give those of each site"):
         fs.plot_map(model, labels={**labels, "a": labels["a"][1:]})
 
 

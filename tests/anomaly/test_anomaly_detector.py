@@ -71,6 +71,26 @@ def test_rows_that_most_are_equal_to_stay_normal(kind):
         assert np.mean(detector.predict(X[1000:]) == -1) < 0.08
 
 
+@pytest.mark.parametrize("kind", [*KINDS, fs.FedPCADetector])
+def test_after_a_sudden_shift_a_detector_that_learns_on_is_not_blind(kind):
+    rng, sites = np.random.default_rng(0), np.arange(1200) % 4
+    mixing, detector = rng.normal(size=(4, 4)), kind(random_state=0)
+    false, found = [], []
+    for hour in range(8):
+        X = rng.normal(size=(1200, 4)) @ mixing
+        odd = X[:300] + 8.0 * rng.normal(size=(300, 4))
+        if hour >= 3:  # a column in another unit
+            X[:, 0] *= 10.0
+            odd[:, 0] *= 10.0
+        if hour:
+            false.append(np.mean(detector.predict(X) == -1))
+            found.append(np.mean(detector.predict(odd) == -1))
+        detector.partial_fit(X, sites=sites, batch=str(hour), decay=0.8)
+    assert min(found) > 0.9
+    assert false[2] > 0.5  # the window of the shift
+    assert max(false[4:]) < 0.15
+
+
 @every_kind
 def test_sites_score_their_own_rows_as_the_coordinator_would(kind, fed):
     detector = kind(random_state=0).fit(fed)

@@ -19,7 +19,15 @@ from fedspan.anomaly.noisy_members import (
     threshold_search,
 )
 from fedspan.anomaly.parts.member_scores import learned_ranks, member_scores, rank_parts, summed_ranks
-from fedspan.anomaly.parts.score_grid import HIGH, MIDDLE, placed_edges, quantile_between, score_counts, spread
+from fedspan.anomaly.parts.score_grid import (
+    HIGH,
+    MIDDLE,
+    placed_edges,
+    quantile_between,
+    score_counts,
+    spread,
+    tempered,
+)
 from fedspan.arrays import Array, Vector
 from fedspan.base import check_aggregator
 from fedspan.errors import InputError
@@ -166,6 +174,8 @@ class FedAnomalyDetector(JoinedMembers):
 
     def _count_members(self, factor: float, new: Vector) -> None:
         """Add the members' scores of new rows to earlier ones, which `factor` multiplies."""
+        rows = zip(new, self.score_edges_, self.score_quantiles_[:, 1], strict=True)
+        new = np.stack([tempered(counts, edges, high, 1.0 - HIGH) for counts, edges, high in rows])
         self.score_counts_ = factor * self.score_counts_ + new
         sketches = list(zip(self.score_edges_, self.score_counts_, strict=True))
         found = [[quantile_between(edges, counts, level) for level in (MIDDLE, HIGH)] for edges, counts in sketches]

@@ -16,7 +16,7 @@ from fedspan.anomaly.detector import FedDetector, few_levels
 from fedspan.anomaly.parts.drift_counts import fits_a_message, view_counts, view_of
 from fedspan.anomaly.parts.gateway_sums import summed
 from fedspan.anomaly.parts.recalibration import sketch_edges, usual_counts
-from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, shares_up_to
+from fedspan.anomaly.parts.score_grid import quantile_between, score_counts, shares_up_to, tempered
 from fedspan.arrays import Vector
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -68,8 +68,10 @@ class LearningDetector(FedDetector):
 
         What rests on moments and counts is with ``decay=1`` that of all rows at once. The threshold comes from counts
         of scores between edges 0.4 % apart. Each row has the score that the model gave it before it learned from the
-        row. With ``decay=1`` that counts by the number of rows of that model. Where sites may be malicious,
-        the detector's aggregator or resilient solver combines the moments, counts and shares of each batch.
+        row. Of a batch with far more alarms than were asked for, most do not count: after a sudden shift, these scores
+        say nothing about those of a model that has learned from it. With ``decay=1`` a score counts by the number of
+        rows of its model. Where sites may be malicious, the detector's aggregator or resilient solver combines the
+        moments, counts and shares of each batch.
 
         Parameters are those of `FedPCA.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows
         with its reference before the model learns from them.
@@ -146,6 +148,7 @@ class LearningDetector(FedDetector):
         learn()
         youth = min(1.0, before / max(self.n_samples_, 1)) if factor == 1.0 else 1.0
         youth *= self._comparable()
+        new = tempered(new, self.sketch_edges_, -self.offset_, 1.0 - self.quantile)
         self.sketch_counts_ = youth * (factor * self.sketch_counts_ + new)
         self._take_threshold()
 

@@ -31,6 +31,8 @@ _COMPARED, _FEW_ROWS = 64, 1024
 _REACH, _FINE = 11.5, 0.2
 #: A spread below this part of the score is rounding.
 _ROUNDING = 1e-9
+#: A batch counts with this number of times the rows above a quantile that are expected there, at most; or this number.
+_TIMES, _BY_CHANCE = 4.0, 5.0
 
 
 def placed_edges(middle: Vector, high: Vector) -> Matrix:
@@ -102,6 +104,24 @@ def quantile_between(edges: Vector, counts: Vector, level: float) -> float:
         return float(edges[min(part, len(edges) - 1)])
     inside = (level * up_to[-1] - up_to[part]) / max(counts[part], np.finfo(np.float64).tiny)
     return float(edges[part - 1] + min(max(inside, 0.0), 1.0) * (edges[part] - edges[part - 1]))
+
+
+def tempered(counts: Vector, edges: Vector, threshold: float, share: float) -> Vector:
+    """Return counts (q + 1,) of the scores of a batch, without what says nothing about later scores.
+
+    Far more than a `share` of the rows above the threshold: then the rows have changed, and the model has not learned
+    from them yet. It will give rows like these other scores. So those above are cut to four times their share.
+
+    Examples
+    --------
+    >>> tempered(np.array([20.0, 0.0, 980.0]), np.array([1.0, 2.0]), 1.0, 0.05)
+    array([20.,  0.,  5.])
+    """
+    at = int(np.searchsorted(edges, threshold)) + 1
+    below, above = counts[:at].sum(), counts[at:].sum()
+    part = min(_TIMES * share, 0.5)
+    most = max(below * part / (1.0 - part), _BY_CHANCE)
+    return counts if above <= most else np.concatenate([counts[:at], counts[at:] * (most / above)])
 
 
 def edge_above(edges: Vector, counts: Vector, level: float) -> float:

@@ -109,7 +109,7 @@ def _file(path: Path, rng: np.random.Generator) -> Path:
 def _read_and_multiply(files: list[Path]) -> np.ndarray:
     gram = np.zeros((COLUMNS, COLUMNS))
     for file in files:
-        for batch in pq.ParquetFile(file).iter_batches(batch_size=READ):
+        for batch in pq.ParquetFile(file, pre_buffer=False).iter_batches(batch_size=READ):
             X = np.column_stack([column.to_numpy() for column in batch.columns]).astype(np.float64)
             gram += X.T @ X
     return gram

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import fedspan as fs
@@ -318,6 +319,28 @@ def test_files_of_a_folder_that_differ_are_named(tmp_path):
     pd.DataFrame({"a": ["x"], "b": [1.0]}).to_parquet(tmp_path / "2.parquet")
     with pytest.raises(InputError, match=r"can't be read: .*a has incompatible types"):
         fs.stream(tmp_path)
+
+
+def test_a_file_is_not_in_memory_at_once(tmp_path):
+    table = pa.table({name: np.arange(600_000.0) for name in "abcd"})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=300_000, compression="none", use_dictionary=False)
+    rows, size, held = fs.stream(tmp_path / "x.parquet"), table.nbytes, 0
+    del table
+    before = pa.total_allocated_bytes()
+    for _ in rows.batches(1000):
+        held = max(held, pa.total_allocated_bytes() - before)
+    assert held < size / 2
+
+
+def test_columns_of_folders_and_filters_of_a_dataset_count(tmp_path):
+    table = pa.table({"a": np.arange(10.0), "year": np.repeat([2020, 2021], 5)})
+    pq.write_to_dataset(table, tmp_path / "years", partition_cols=["year"])
+    by_year = fs.stream(ds.dataset(tmp_path / "years", partitioning="hive"))
+    np.testing.assert_array_equal(np.concatenate(list(by_year.batches(3))), np.column_stack(table.columns))
+    for source in (ds.dataset(table), ds.dataset(tmp_path / "years", partitioning="hive")):
+        late = fs.stream(source.filter(ds.field("a") > 3))
+        assert late.shape == (6, 2)
+        assert np.concatenate(list(late.batches(4)))[:, 0].tolist() == [4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
 
 
 def test_a_cell_that_is_no_number_late_in_a_file_is_named(tmp_path):

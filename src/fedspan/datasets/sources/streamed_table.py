@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _READ_CELLS = 2**21
 #: Rows that are read at once, at least, where blocks are smaller and cells not too many.
 _READ_ROWS = 2**14
+#: Bytes of a Parquet file that are buffered at once: of each column, and of all columns together.
+_COLUMN_BUFFER, _BUFFERS = 2**20, 2**26
 _CHOOSE = "choose others with columns=[...], or read text with text=True for FedTabularEncoder"
 
 
@@ -126,10 +128,9 @@ class _Files(_Table):
 
         names = list(self.feature_names or ())
         try:
-            for fragment in self._dataset.get_fragments():
-                for batch in _fragment_batches(fragment, self._dataset.schema, names, rows):
-                    if batch.num_rows:
-                        yield _values(batch, names, text=self.text)
+            for batch in _dataset_batches(self._dataset, names, rows):
+                if batch.num_rows:
+                    yield _values(batch, names, text=self.text)
         except pa.ArrowException as error:
             raise InputError(f"{self.label} can't be read: {error}") from None
 
@@ -228,16 +229,37 @@ def _common_schema(dataset: Any, path: Path, *, counts: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _fragment_batches(fragment: Any, schema: Any, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of one file, without reading ahead: a group of rows may be large."""
-    if type(fragment).__name__ == "ParquetFileFragment":
+def _dataset_batches(dataset: Any, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of one file after the other. Neither a file nor a group of its rows is in memory at once."""
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # a filter, which fragments by themselves would not have
+        yield from dataset.to_batches(columns=names, **_scan_options(dataset, names, rows))
+        return
+    for fragment in fragments:
+        if type(fragment).__name__ != "ParquetFileFragment" or not set(names) <= set(fragment.physical_schema.names):
+            yield from fragment.to_batches(schema=dataset.schema, columns=names, **_scan_options(fragment, names, rows))
+            continue
         import pyarrow.parquet as pq
 
-        with fragment.open() as opened, pq.ParquetFile(opened) as file:
+        # By default all of a file is read ahead.
+        with fragment.open() as opened, pq.ParquetFile(opened, pre_buffer=False, buffer_size=_buffer(names)) as file:
             yield from file.iter_batches(batch_size=rows, columns=names)
-        return
-    options = {"batch_size": rows, "batch_readahead": 1, "fragment_readahead": 1}
-    yield from fragment.to_batches(schema=schema, columns=names, **options)
+
+
+def _scan_options(source: Any, names: list[str], rows: int) -> dict[str, Any]:
+    """Return options of a scan that reads little ahead, since a group of rows may be large."""
+    import pyarrow.dataset as ds
+
+    options: dict[str, Any] = {"batch_size": rows, "batch_readahead": 1, "fragment_readahead": 1}
+    if getattr(getattr(source, "format", None), "default_extname", "") == "parquet":
+        buffered = {"use_buffered_stream": True, "buffer_size": _buffer(names), "pre_buffer": False}
+        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(**buffered)
+    return options
+
+
+def _buffer(names: Sequence[str]) -> int:
+    return max(2**12, min(_COLUMN_BUFFER, _BUFFERS // max(1, len(names))))
 
 
 def _values(batch: pa.RecordBatch, names: list[str], *, text: bool) -> NDArray[Any]:

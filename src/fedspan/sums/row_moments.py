@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dgemm, dsyr, dsyrk
+from scipy.linalg.blas import dsyr, dsyrk
 
 from fedspan.federation.site.parameters import Vector
 
@@ -32,8 +32,6 @@ _AT_ONCE, _HEAVIER = 16, 4.0
 _CACHED_BYTES = 3 * 2**18
 #: Tables of at most this number of columns get their products by a plain matrix product.
 _FEW_COLUMNS = 128
-#: Of at most this number of rows the products of all pairs of columns are faster than those of each pair once.
-_FEW_ROWS = 512
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 
 
@@ -215,16 +213,13 @@ def _with_products(D: Matrix, before: Matrix | None) -> Matrix:
 
     That is the upper one of its transpose. Of few columns the whole matrix is faster than a triangle alone.
     """
-    by_columns = D.flags.f_contiguous
     if D.shape[1] > _FEW_COLUMNS:
+        by_columns = D.flags.f_contiguous
         more = {} if before is None else {"beta": 1.0, "c": before, "overwrite_c": 1}
         found: Matrix = dsyrk(1.0, D if by_columns else D.T, trans=by_columns, **more, lower=1)
         return found
-    if len(D) > _FEW_ROWS:
-        products = (D.T @ D).T
-    else:
-        products = dgemm(1.0, D, D, trans_a=True) if by_columns else dgemm(1.0, D.T, D.T, trans_b=True)
-    return products if before is None else before + products
+    products = (D.T @ D).T
+    return products if before is None else np.add(before, products, out=before)
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ centre whose rows hardly changed stays where it is, and the result is near to th
 
 Without a given start, sums make one, too. Of more than 262,144 rows, the start and the first rounds are made with a
 sample. It has one row of each stretch of consecutive ones, which a site reads once. Rounds with all rows follow until
-the centres settle, at most a tenth of `max_iter`. Each takes a pass over the rows, which may be on a disk.
+the centres settle, or the inertia: at most a tenth of `max_iter`. Each takes a pass over the rows, perhaps from a disk.
 
 *By splitting.* Beginning with the mean, centres are split where the squared distances are large, four times as many
 from stage to stage. The weights are those of k-means++ (Arthur and Vassilvitskii 2007), by clusters instead of rows. A
@@ -75,6 +75,9 @@ _RELOCATIONS = 20
 _SAMPLED, _SAMPLED_FOR_ONE, _TIMES, _SAMPLED_BYTES = 2**17, 128, 2, 2**28
 #: After the rounds with a sample: one round with all rows for as many of `max_iter`, but at least two.
 _ROUNDS_FOR_ONE = 10
+#: Then a start ends, too, when a round with all rows has lowered its inertia by at most this share of `tol`. The sample
+#: has brought it to about 1e-4 of the least that rounds reach, and many passes would follow for the rest.
+_SETTLED = 0.1
 #: Rows with smaller variances, or larger ones than one over it, are scaled.
 _SMALL = 1e-100
 
@@ -123,7 +126,8 @@ def federated_k_means(
     max_iter : int, default=300
         Rounds. Of more than 262,144 rows: those with a sample, then at most a tenth as many with all rows.
     tol : float, default=1e-4
-        A start ends when the squares of its centres' moves add up to at most `tol` times the mean variance.
+        A start ends when the squares of its centres' moves add up to at most `tol` times the mean variance. Of more
+        than 262,144 rows also when a round with all rows lowers the inertia by at most a tenth of `tol`, relatively.
     least_rows : int, default=1
         No sum of fewer rows is requested, and no two that differ by fewer; a centre that would need one stays where it
         is. 1: Lloyd's algorithm, without any guard.
@@ -171,9 +175,10 @@ def federated_k_means(
     def watch(now: Moved) -> None:
         fed.log(inertia=float(now.inertia.min()), small_centres=int((~enough_rows(now.counts, least_rows)).sum()))
 
-    rounds, settled = _lloyd(fed.rounds(max_iter), start, C, least_move, watch)
+    least_fall = _SETTLED * tol if every > 1 else 0.0
+    rounds, settled = _lloyd(fed.rounds(max_iter), start, C, least_move, watch, least_fall)
     if settled:
-        fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} move no more", converged=True)
+        fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} have settled", converged=True)
     if aggregator is None:
         last = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
         counts, inertia = last["counts"], last["inertia"]
@@ -215,10 +220,19 @@ def _moved(about: Federation, settings: Mapping[str, Any], C: Matrix) -> Moved:
 
 
 def _lloyd(
-    steps: Iterable[int], start: _Start, C: Matrix, least_move: float, watch: Callable[[Moved], None]
+    steps: Iterable[int],
+    start: _Start,
+    C: Matrix,
+    least_move: float,
+    watch: Callable[[Moved], None],
+    least_fall: float = 0.0,
 ) -> tuple[Counts, bool]:
-    """Move the centres (b, k, d), in place, until they move little; return the rounds of each start, and if all did."""
+    """Move the centres (b, k, d), in place, until they move little; return the rounds of each start, and if all did.
+
+    With `least_fall` a start ends, too, when a round lowers its inertia by at most this share.
+    """
     rounds, going = np.zeros(len(C), dtype=np.int64), np.ones(len(C), dtype=np.bool_)
+    before = np.full(len(C), np.inf)
     relocations = _RELOCATIONS if start.least_rows == 1 else 0
     for _ in steps:
         now = start.move(C[going])
@@ -229,7 +243,9 @@ def _lloyd(
             new, relocations = start.refilled(now), relocations - 1
         moves = np.sum((new - C[going]) ** 2, axis=(1, 2))
         C[going] = new
-        going[going] = moves > least_move
+        fell = before[going] - now.inertia > least_fall * now.inertia if least_fall else True
+        before[going] = now.inertia
+        going[going] = (moves > least_move) & fell
         if not going.any():
             return rounds, True
     return rounds, False

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 
+import fedspan as fs
+from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.parts.map_bytes import warn_of_traffic
 from tests.landmarks.test_principal_view import learned
 from tests.landmarks.wide_rows import federation
@@ -24,3 +27,15 @@ def test_a_run_that_moves_more_than_the_rows_warns():
         warnings.simplefilter("error")
         warn_of_traffic(2**22, 10_000, 500)
         warn_of_traffic(2**19, 10, 5)
+
+
+def test_a_warning_comes_before_the_axes_are_learned():
+    X = np.random.default_rng(0).normal(size=(60, 400))
+    fed = fs.federate(X, sites=np.arange(60) % 3)
+    calls = []
+    with warnings.catch_warnings(), fed.begin("run") as run:
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="will move about"):
+            feddl(run, reduce="auto", n_landmarks=10)
+        calls += [call.step for call in run.record.calls]
+    assert set(calls) <= {"sums.columns", "sums.moments"}

@@ -42,10 +42,12 @@ from fedspan.landmarks.parts.kernel_pull import (
     per_row,
     reduced,
 )
-from fedspan.landmarks.parts.map_bytes import EXPECTED_ROUNDS, feddl_bytes, warn_of_traffic
+from fedspan.landmarks.parts.map_bytes import estimated_bytes, warn_of_traffic
 from fedspan.landmarks.parts.principal_view import (
     PrincipalView,
     Reduce,
+    axes_bytes,
+    fewest_axes,
     may_reduce,
     needs_scatter,
     principal_view,
@@ -156,11 +158,18 @@ def feddl(
     else:
         found, scatter = variant.moments(fed, names), None
     centre, scale, variance = found.mean, _spread(found), found.variance
+    learning = axes_bytes(reduce, len(centre), fed.policy.max_bytes)
+    estimate = partial(estimated_bytes, chosen, found.n, len(centre), len(found.sites), learning, posting)
+    expected = estimate(fewest_axes(reduce, len(centre)))
+    warned = warn_of_traffic(expected, found.n, len(centre))  # before the axes are learned, which may move the most
     view = principal_view(fed, found, reduce, scatter)
     if view is not None:
-        scale, variance = view.spread, view.variance
+        scale, variance, expected = view.spread, view.variance, estimate(len(view.variance))
     n_y, m = chosen.landmarks_for(len(variance)), len(variance)
     precision = chosen.precision_for(found.n * n_y * m, reduced=view is not None)
+    fed.log(precision=precision, landmarks=n_y, estimated_bytes=expected)
+    if not warned:
+        warn_of_traffic(expected, found.n, len(centre))
     waves: dict[str, Any] = {}
     if view is None and not on_card:
         prepared = fed.apply(reduced, centre=centre, scale=scale, precision=precision)
@@ -173,19 +182,7 @@ def feddl(
     start = fed.rng.standard_normal((n_y, m)) * (np.sqrt(variance) / scale)
     rows = CountedRows(found.n, found.sites)
     discrepancy = Discrepancy(prepared, chosen.n_frequencies or 0, m, width, rows, **waves)
-    estimate = feddl_bytes(
-        n=found.n,
-        columns=len(centre),
-        sites=len(found.sites),
-        axes=None if view is None else m,
-        n_landmarks=n_y,
-        rounds=EXPECTED_ROUNDS if chosen.rounds == "auto" else chosen.most_rounds,
-        width=_TYPES[precision](0).nbytes,
-        frequencies=chosen.n_frequencies or 0,
-        posting=posting,
-    )
-    fed.log(precision=precision, gamma=width / scale**2, landmarks=n_y, estimated_bytes=estimate)
-    warn_of_traffic(estimate, found.n, len(centre))
+    fed.log(gamma=width / scale**2)
     longest = _quiet_step(fed, chosen, variant.deviation(n_y, width), found)
     moves = _Moves(prepared, chosen, variant, _TYPES[precision], n_y, width, longest, rows)
     farthest = variant.farthest * chosen.local_steps / np.sqrt(2 * width)

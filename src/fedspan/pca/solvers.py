@@ -134,12 +134,12 @@ def _by_site(fed: Federation, weights: Mapping[str, float]) -> Mapping[str, floa
     return {site: weight / len(groups[name]) for name, weight in weights.items() for site in groups[name]}
 
 
-def cheaper_solver(n_columns: int, directions: int, max_bytes: int) -> tuple[str, str]:
+def cheaper_solver(n_columns: int, directions: int, max_bytes: int, rounds: int = _EXPECTED_ROUNDS) -> tuple[str, str]:
     """Return "covariance" or "subspace_iteration", the one that sends fewer bytes, and the reason in words."""
     whole = 8 * n_columns * (n_columns + 1) // 2
-    rounds = 8 * 2 * n_columns * min(directions, n_columns) * _EXPECTED_ROUNDS
+    products = 8 * 2 * n_columns * min(directions, n_columns) * rounds
     if whole > max_bytes:
         return "subspace_iteration", f"a covariance of {whole} bytes is larger than the policy's largest message"
-    if whole <= rounds:
-        return "covariance", f"{whole} bytes per site once, against {rounds} in {_EXPECTED_ROUNDS} rounds"
-    return "subspace_iteration", f"{rounds} bytes per site in {_EXPECTED_ROUNDS} rounds, against {whole}"
+    if whole <= products:
+        return "covariance", f"{whole} bytes per site once, against {products} in {rounds} rounds"
+    return "subspace_iteration", f"{products} bytes per site in {rounds} rounds, against {whole}"

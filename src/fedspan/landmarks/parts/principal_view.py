@@ -1,8 +1,8 @@
 """Rows as their coordinates along the leading principal axes: fewer numbers in each round of FedDL.
 
-The axes are exact (`fedspan.pca.covariance`, or subspace iteration where that sends less), so that only sums leave the
-sites. Sites receive them once, in single precision, and keep them for the run. Rounded axes are orthonormal to 1e-7,
-and the coordinator and all sites use the same ones.
+The axes are exact (`fedspan.pca.covariance`), or those of a few rounds of subspace iteration where that sends less.
+Only sums leave the sites. Sites receive the axes once, in single precision, and keep them for the run. Rounded axes are
+orthonormal to 1e-7, and the coordinator and all sites use the same ones.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ SHARE = 0.9
 FEWEST_AXES, MOST_AXES = 30, 100
 #: Axes with a smaller share of the first one's variance are rounding.
 _THIN = 1e-12
+#: Directions of a subspace iteration beside the axes, and its most rounds: they hold nearly the variance of exact axes.
 _OVERSAMPLING = 8
-_TOLERANCE = 1e-4
+_TOLERANCE, _ROUNDS = 1e-4, 8
 #: Requests to keep the axes, while sites fail.
 _TRIES = 3
 
@@ -100,8 +101,27 @@ def may_reduce(reduce: Reduce, columns: int) -> bool:
 
 def needs_scatter(reduce: Reduce, columns: int, max_bytes: int) -> bool:
     """Return whether the axes follow from the scatter matrix; if not, subspace iteration sends less."""
-    most = min(reduce if isinstance(reduce, int) else MOST_AXES, columns)
-    return isinstance(reduce, float) or cheaper_solver(columns, most + _OVERSAMPLING, max_bytes)[0] == "covariance"
+    solver, _ = cheaper_solver(columns, _directions(reduce, columns), max_bytes, _ROUNDS)
+    return isinstance(reduce, float) or solver == "covariance"
+
+
+def axes_bytes(reduce: Reduce, columns: int, max_bytes: int) -> int:
+    """Return the bytes of a site, at most, by which the axes are learned, up and down together."""
+    if needs_scatter(reduce, columns, max_bytes):
+        return 8 * columns + 4 * columns * (columns + 1)
+    return 8 * _ROUNDS * (columns + 2 * columns * _directions(reduce, columns))
+
+
+def fewest_axes(reduce: Reduce, columns: int) -> int | None:
+    """Return how many axes there are at least, of rows that allow it; ``None`` where these are not reduced."""
+    if not may_reduce(reduce, columns):
+        return None
+    return reduce if isinstance(reduce, int) else 1 if isinstance(reduce, float) else FEWEST_AXES
+
+
+def _directions(reduce: Reduce, columns: int) -> int:
+    """Return the number of directions of a subspace iteration."""
+    return min(min(reduce if isinstance(reduce, int) else MOST_AXES, columns) + _OVERSAMPLING, columns)
 
 
 def principal_view(
@@ -123,7 +143,7 @@ def principal_view(
     elif needs_scatter(reduce, d, federation.policy.max_bytes):
         axes, _ = covariance_pca(about, rank=most)
     else:
-        axes, _ = subspace_iteration(about, rank=most, n_columns=d, tol=_TOLERANCE)
+        axes, _ = subspace_iteration(about, rank=most, n_columns=d, tol=_TOLERANCE, max_rounds=_ROUNDS)
     total = max(axes.total, float(axes.scatter.sum()), np.finfo(float).tiny)
     held = np.cumsum(axes.scatter) / total
     kept = max(1, int(np.sum(axes.scatter > _THIN * axes.scatter[0])))

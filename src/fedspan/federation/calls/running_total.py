@@ -30,9 +30,9 @@ _AT_ONCE, _GROUP_BYTES = 128, 2**22
 _TOGETHER = 16
 
 
-def at_once(first: Message) -> int:
-    """Return the number of replies like the first one that are added up at a time: a power of 2."""
-    fit = _GROUP_BYTES // encoded_size(first)
+def at_once(size: int) -> int:
+    """Return the number of replies of this size that are added up at a time: a power of 2."""
+    fit = _GROUP_BYTES // size
     return min(_AT_ONCE, 1 << (max(1, fit).bit_length() - 1))
 
 
@@ -45,7 +45,7 @@ def added(
     whether all replies are there, or are added as they come. A total `before` is of a multiple of that `size`.
     """
     merge = call.step.merge if how == "merge" else None
-    size = size or (at_once(replies[0]) if replies else 1)
+    size = size or (at_once(encoded_size(replies[0])) if replies else 1)
     for start in range(0, max(1, len(replies)), size):
         group = replies[start : start + size]
         group = group if before is None else [before, *group]
@@ -75,6 +75,7 @@ class RunningTotal:
         self._sites: list[str] = []
         self._changes: dict[str, Changes] = {}
         self._size = 1  # replies that are added up at a time
+        self._bytes = 0  # of a reply
         self._open = True
 
     def collect(
@@ -90,14 +91,15 @@ class RunningTotal:
         first = outcomes[to[0]]
         if not isinstance(first, Delivery) or type(first.reply) is not dict:  # all replies stay
             return outcomes | deliver(to[together:]) if len(to) > together else outcomes
-        self._size = at_once(first.reply)
+        self._bytes = encoded_size(first.reply)
+        self._size = at_once(self._bytes)
         group = to[: max(together, self._size)]
         if len(group) > together:
             outcomes |= deliver(group[together:])
         sent, at = self._add(group, outcomes), len(group)
         fit = len(to)
         if self._sites:  # of small replies more than are added up at a time
-            fit = max(together, _GROUP_BYTES // (self._size * encoded_size(self._first)) * self._size)
+            fit = max(together, _GROUP_BYTES // (self._size * self._bytes) * self._size)
         while at < len(to):
             group = to[at : at + fit]
             sent |= self._add(group, deliver(group))
@@ -148,7 +150,7 @@ class RunningTotal:
     def collected(self) -> Collected:
         """Return the result where the total is `whole`."""
         to = self._call.to
-        sizes = SameSize(to, encoded_size(self._first))
+        sizes = SameSize(to, self._bytes)
         return Collected(dict.fromkeys(to, self._first), answered=to, changes=self._changes, bytes_up=sizes)
 
     def of(self, replies: Mapping[str, Message]) -> Message:

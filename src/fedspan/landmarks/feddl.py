@@ -158,7 +158,7 @@ def feddl(
     else:
         found, scatter = variant.moments(fed, names), None
     centre, scale, variance = found.mean, _spread(found), found.variance
-    learning = axes_bytes(reduce, len(centre), fed.policy.max_bytes)
+    learning = axes_bytes(reduce, len(centre), fed.policy.max_bytes, on_card=on_card)
     estimate = partial(estimated_bytes, chosen, found.n, len(centre), len(found.sites), learning, posting)
     expected = estimate(fewest_axes(reduce, len(centre)))
     warned = warn_of_traffic(expected, found.n, len(centre))  # before the axes are learned, which may move the most
@@ -199,7 +199,7 @@ def feddl(
 
 def _with_scatter(fed: Federation, reduce: Reduce, columns: int) -> bool:
     """Return whether the scatter matrix comes with the moments: where rows are reduced by it."""
-    return may_reduce(reduce, columns) and needs_scatter(reduce, columns, fed.policy.max_bytes)
+    return may_reduce(reduce, columns) and needs_scatter(reduce, columns, fed.policy.max_bytes, on_card=True)
 
 
 def _spread(found: Moments) -> float:

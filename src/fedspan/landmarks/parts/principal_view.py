@@ -39,6 +39,8 @@ _THIN = 1e-12
 #: Directions of a subspace iteration beside the axes, and its most rounds: they hold nearly the variance of exact axes.
 _OVERSAMPLING = 8
 _TOLERANCE, _ROUNDS = 1e-4, 8
+#: The rounds that a scatter matrix may cost on a graphics card, which makes it quickly; the iteration runs beside it.
+_ROUNDS_BESIDE_CARD = 20
 #: Requests to keep the axes, while sites fail.
 _TRIES = 3
 
@@ -99,15 +101,16 @@ def may_reduce(reduce: Reduce, columns: int) -> bool:
     return columns > MANY_COLUMNS if reduce == "auto" else not isinstance(reduce, int) or reduce < columns
 
 
-def needs_scatter(reduce: Reduce, columns: int, max_bytes: int) -> bool:
+def needs_scatter(reduce: Reduce, columns: int, max_bytes: int, *, on_card: bool = False) -> bool:
     """Return whether the axes follow from the scatter matrix; if not, subspace iteration sends less."""
-    solver, _ = cheaper_solver(columns, _directions(reduce, columns), max_bytes, _ROUNDS)
+    rounds = _ROUNDS_BESIDE_CARD if on_card else _ROUNDS
+    solver, _ = cheaper_solver(columns, _directions(reduce, columns), max_bytes, rounds)
     return isinstance(reduce, float) or solver == "covariance"
 
 
-def axes_bytes(reduce: Reduce, columns: int, max_bytes: int) -> int:
+def axes_bytes(reduce: Reduce, columns: int, max_bytes: int, *, on_card: bool = False) -> int:
     """Return the bytes of a site, at most, by which the axes are learned, up and down together."""
-    if needs_scatter(reduce, columns, max_bytes):
+    if needs_scatter(reduce, columns, max_bytes, on_card=on_card):
         return 8 * columns + 4 * columns * (columns + 1)
     return 8 * _ROUNDS * (columns + 2 * columns * _directions(reduce, columns))
 

@@ -93,3 +93,18 @@ def test_mistakes_are_sentences(study, tmp_path, capsys, lines, arguments, words
     assert main(["describe", "study.toml", *arguments]) == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_the_table_is_written_as_the_files_of_the_study_are(study, tmp_path, capsys):
+    text = study.assign(weight=study["age"] / 4 + 0.5, größe="ü").to_csv(index=False, sep=";", decimal=",")
+    (tmp_path / "all.csv").write_text(text, encoding="utf-8-sig")
+    data = '[data]\nfile = "all.csv"\nsite_column = "hospital"\nseparator = ";"\ndecimal = ","\n'
+    (tmp_path / "study.toml").write_text(data)
+    assert main(["describe", "study.toml", "--out", "table.csv"]) == 0
+    assert main(["describe", "study.toml", "--crosstab", "sex", "größe", "--out", "counts.csv"]) == 0
+    assert not (tmp_path / "study.describe.html").exists()
+    assert (tmp_path / "table.csv").read_bytes().startswith("\ufeff;count".encode())
+    found = pd.read_csv("table.csv", sep=";", decimal=",", index_col=0)
+    assert found.loc["weight", "mean"] == pytest.approx((study["age"] / 4 + 0.5).mean())
+    counts = (tmp_path / "counts.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert counts[-1] == "(all);300;300"

@@ -137,7 +137,9 @@ def _add_local(commands: Commands) -> None:
         ),
         _option("--histogram", "print the counts of this column instead, with --by by group", metavar="COLUMN"),
         _option("--pairs", "print this of all pairs of columns instead", choices=("pearson", "spearman", "covariance")),
-        _path("--out", "FILE", "the page (default: STUDY.describe.html, beside the study), or a table's CSV file"),
+        _path(
+            "--out", "FILE", "the page (default: STUDY.describe.html, beside the study), or a CSV file for the table"
+        ),
         description=help_texts.DESCRIBE,
         example="fedspan describe study.toml --by sex",
         target="fedspan.cli.study.describe_command:describe_study",

@@ -19,7 +19,7 @@ from fedspan.cli.console import print_line, spreadsheet_cells
 from fedspan.cli.study.study_file import read_copy
 from fedspan.cli.study.study_tables import listed
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource, detected
-from fedspan.datasets.sources.csv_dialect import stated
+from fedspan.datasets.sources.csv_dialect import encoding_beside, stated
 from fedspan.durable.whole_file import temporary_beside
 from fedspan.errors import InputError
 from fedspan.maps.tsne import FedTSNE
@@ -66,7 +66,7 @@ def apply(study: Path, new: Path, out: Path, site: str | None = None) -> int:
         raise
     except (ValueError, TypeError) as error:  # of scikit-learn, about rows that the model can't take
         raise InputError(f"{new}: {str(error).splitlines()[0]}") from None
-    _write(results, out, dialect or Dialect())
+    _write(results, out, dialect or Dialect(), new)
     about = f", {int(results['alarm'].sum()):,} alarms" if "alarm" in results else ""
     empty = int(results.isna().any(axis=1).sum())
     about += f", {empty:,} empty (cells missing, or unknown to the model)" if empty else ""
@@ -285,8 +285,8 @@ def _top_features(model: Any, rows: Any, names: Sequence[str]) -> list[str]:
     return texts
 
 
-def _write(results: pd.DataFrame, out: Path, dialect: Dialect) -> None:
-    """Write a table, whole or not at all."""
+def _write(results: pd.DataFrame, out: Path, dialect: Dialect, new: Path) -> None:
+    """Write a table, whole or not at all; a CSV file as that of the new rows is written."""
     descriptor, name = temporary_beside(out)
     os.close(descriptor)
     try:
@@ -300,7 +300,7 @@ def _write(results: pd.DataFrame, out: Path, dialect: Dialect) -> None:
                 index=False,
                 sep=dialect.separator or ",",
                 decimal=dialect.decimal,
-                encoding=dialect.encoding,
+                encoding=encoding_beside(new, dialect),
                 errors="replace",
             )
         os.replace(name, out)

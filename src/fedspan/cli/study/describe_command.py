@@ -6,9 +6,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedspan.cli.console import print_line, printable, spreadsheet_cells
 from fedspan.cli.study.study_file import DescribePlan, read_description
 from fedspan.cli.study.study_tables import SiteTable, read_tables, words_in_words
+from fedspan.datasets.sources import CSV_ENDINGS, Dialect
+from fedspan.datasets.sources.csv_dialect import encoding_beside
 from fedspan.engines.local.embedded import LocalFederation
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -40,9 +44,10 @@ def describe_study(
     """
     if sum(one is not None for one in (crosstab, histogram, pairs)) > 1:
         raise InputError("--crosstab, --histogram and --pairs are one table each: choose one of them")
-    ending = ".html" if crosstab is None and histogram is None and pairs is None else ".csv"
-    if out is not None and out.suffix.lower() != ending:
-        raise InputError(f"--out {out} must end in {ending}")
+    whole = crosstab is None and histogram is None and pairs is None
+    ending = "" if out is None else out.suffix.lower()
+    if out is not None and ending not in ((".html", ".csv") if whole else (".csv",)):
+        raise InputError(f"--out {out} must end in {'.html or .csv' if whole else '.csv'}")
     plan = read_description(study, at_sites=kit is not None)
     page = out or study.with_suffix(".describe.html")
     if not page.parent.is_dir():
@@ -57,14 +62,32 @@ def describe_study(
         found = overview(fed, by, **plan.settings) if frame is None else None
     if frame is not None:
         print(printable(frame.to_string(na_rep="", float_format=_shown)))
-        if out is not None:
-            spreadsheet_cells(frame).to_csv(out)
-            print_line(f"table: {out}")
     if found is not None:
         _print(found)
+        frame = found.description.to_frame()
+    if frame is not None and out is not None and ending == ".csv":
+        _write_table(frame, out, plan)
+    elif found is not None:
         settings = {"study": str(study), "seed": str(plan.seed), "by": found.description.by or "no groups"}
         print_line(f"page: {write_overview(page, found, title=f'{study.stem}: a first look', settings=settings)}")
     return 0
+
+
+def _write_table(frame: pd.DataFrame, out: Path, plan: DescribePlan) -> None:
+    """Write a table as the study's first CSV file is written, with counts as whole numbers."""
+    sources = (plan.data.file, *plan.data.files.values())
+    like = next((source for source in sources if source is not None and source.ending in CSV_ENDINGS), None)
+    dialect = Dialect() if like is None else like.dialect
+    encoding = dialect.encoding if like is None else encoding_beside(like.file, dialect)
+
+    def written(column: pd.Series[Any]) -> pd.Series[Any]:
+        if column.dtype.kind == "f" and np.isfinite(column).all() and (column == column.round()).all():
+            return column.astype("int64")
+        return column
+
+    cells = spreadsheet_cells(frame).apply(written)
+    cells.to_csv(out, sep=dialect.separator or ",", decimal=dialect.decimal, encoding=encoding, errors="replace")
+    print_line(f"table: {out}")
 
 
 def _one_table(

@@ -115,6 +115,17 @@ def detected(file: Path, usual: str = "utf-8") -> Dialect:
     return _with_numbers(Dialect(separator, encoding=encoding), cells)
 
 
+def encoding_beside(file: Path, dialect: Dialect) -> str:
+    """Return the encoding for results beside a file: with a mark at the beginning if the file has one.
+
+    A spreadsheet may take UTF-8 without the mark for something else.
+    """
+    if dialect.encoding != "utf-8" or not file.is_file():
+        return dialect.encoding
+    with file.open("rb") as raw:
+        return "utf-8-sig" if raw.read(3) == codecs.BOM_UTF8 else "utf-8"
+
+
 def _with_numbers(dialect: Dialect, cells: list[str]) -> Dialect:
     """Return a dialect with the decimal point and the thousands of its cells.
 

@@ -350,6 +350,16 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
         RUN,
         "holds text, and FedCoxRegression learns numbers",
     ),
+    "regression on text": (
+        both(
+            replaced('"FedPCADetector"', '"FedLinearRegression"'),
+            replaced('[[preprocess]]\nname = "FedStandardScaler"\n', ""),
+            replaced("[data]", '[data]\ntarget = "age"'),
+            *(frame(lambda t: t.assign(dose="high"), f"{n}.csv") for n in "abc"),
+        ),
+        RUN,
+        "holds text or times, not numbers: name it in 'categorical' of the model, or let FedTabularEncoder",
+    ),
     "regression of two targets": (
         both(
             replaced('"FedPCADetector"', '"FedLinearRegression"'),

@@ -51,7 +51,8 @@ class SiteTable:
 def study_tables(study: Study) -> list[SiteTable]:
     """Read and check the tables of a study, for its models."""
     first, model = (*study.preprocess, study.model)[0], study.model
-    tables = read_tables(study.data, text=first.takes_text)
+    way_out = "name it in 'categorical' of the model, or " if hasattr(first, "categorical") else ""
+    tables = read_tables(study.data, text=first.takes_text, way_out=way_out)
     if is_regressor(model) or isinstance(model, FedSurvival):
         texts = {
             table.name: f"the target {listed(found)} holds text, and {type(model).__name__} learns numbers"
@@ -73,10 +74,11 @@ def _texts(names: Sequence[str], target: NDArray[Any] | None) -> list[str]:
     return [name for name, column in columns if pd.to_numeric(pd.Series(column), errors="coerce").isna().any()]
 
 
-def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:
+def read_tables(plan: DataPlan, *, text: bool = False, way_out: str = "") -> list[SiteTable]:
     """Read and check all tables: the same columns at every site, in any order, of numbers unless there may be `text`.
 
-    Columns have the order of the study's `features`, or else of the first site.
+    Columns have the order of the study's `features`, or else of the first site. `way_out` of text is named before that
+    by an encoder.
     """
     frames, words = _frames(plan)
     if not frames:
@@ -85,7 +87,7 @@ def read_tables(plan: DataPlan, *, text: bool = False) -> list[SiteTable]:
     _check_named(plan, frames)
     features = _features(plan, frames)
     if not text:
-        _refuse_text_and_gaps(frames, features)
+        _refuse_text_and_gaps(frames, features, way_out)
     return [_site_table(name, frame, words.get(name, {}), features, plan, text) for name, frame in frames.items()]
 
 
@@ -200,7 +202,7 @@ def _features(plan: DataPlan, frames: Mapping[str, pd.DataFrame]) -> list[str]:
     return first
 
 
-def _refuse_text_and_gaps(frames: Mapping[str, pd.DataFrame], features: Sequence[str]) -> None:
+def _refuse_text_and_gaps(frames: Mapping[str, pd.DataFrame], features: Sequence[str], way_out: str) -> None:
     texts = {}
     for name, frame in frames.items():
         found = [column for column in features if getattr(frame[column].dtype, "kind", "O") not in "buif"]
@@ -208,7 +210,7 @@ def _refuse_text_and_gaps(frames: Mapping[str, pd.DataFrame], features: Sequence
             holds = "holds" if len(found) == 1 else "hold"
             texts[name] = f"column{'s' * (len(found) > 1)} {listed(found)} {holds} text or times, not numbers"
     fixes = "let FedTabularEncoder be the first [[preprocess]] step, or leave such columns out with 'drop'"
-    _refuse(texts, f"{fixes}; if these are numbers, state 'decimal', 'thousands' or 'missing' in [data]")
+    _refuse(texts, f"{way_out}{fixes}; if these are numbers, state 'decimal', 'thousands' or 'missing' in [data]")
     gaps = {}
     for name, frame in frames.items():
         found = [column for column in features if frame[column].isna().any()]

@@ -22,7 +22,7 @@ class StepsHere(StepRunner):
     def __init__(self, site, memory):
         super().__init__(site)
 
-    def begin(self, until, seconds, threads):
+    def begin(self, left, seconds, threads):
         pass
 
     def close(self):

@@ -117,6 +117,20 @@ def test_a_key_is_replaced_and_the_old_one_is_refused(network):
     assert "is not on the federation's list" in str(answer)
 
 
+def test_a_run_that_needs_all_sites_waits_for_one_whose_key_is_replaced(network):
+    def other_key():
+        made = Identity(certificate("b", "", key(7).public_key()), pem(key(7)))
+        listed(network, b=Member("site", "", (made.certificate.decode(),)))
+        network.after_send = lambda: restarted(made)  # the process with the old key has answered once more
+
+    def restarted(made):
+        network.after_send = lambda: None
+        network.identities["b"] = made
+        network.start("b")
+
+    assert study(network, other_key, quorum="all") == [6.0 * 15] * 6
+
+
 def test_a_replaced_site_that_is_offline_does_not_stop_the_others(network):
     other = Identity(certificate("d", "", key(7).public_key()), pem(key(7)))
     old = network.workers["d"].keys.own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -31,6 +32,13 @@ MEMORY = 2**28
 def who_runs(site):
     site.state["calls"] = site.state.get("calls", 0) + 1
     return {"pid": site.cached("pid", os.getpid), "calls": site.state["calls"]}
+
+
+@fs.step
+def waiting(site):
+    time.sleep(0.2)
+    site.state["calls"] = site.state.get("calls", 0) + 1
+    return {"calls": site.state["calls"]}
 
 
 @fs.step
@@ -134,7 +142,7 @@ def test_a_step_that_crashes_takes_its_process_alone(desk):
 
 def test_counting_rows_for_the_owners_rules_is_limited_too(desk):
     assert desk.worker.admission.fewest == desk.worker.steps.fewest
-    desk.worker.steps.begin(time.monotonic(), 0.0, 1)
+    desk.worker.steps.begin(0.0, 0.0, 1)
     with pytest.raises(StepLimitError):
         desk.worker.admission.fewest(find_step(endless_count).id, {})
     assert desk.ask(who_runs)["calls"] == 1
@@ -225,3 +233,27 @@ def test_a_summed_step_runs_in_the_process_and_keeps_to_the_workers_keys(tmp_pat
 @fs.step(reveals="sums")
 def who_calls(site):
     return {"n": len(site)}
+
+
+@pytest.mark.parametrize("which", ["worker", "steps"])
+def test_a_process_that_was_stopped_longer_than_a_step_may_take_fails_no_call(tmp_path, which):
+    reads, writes = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        desk = Desk(tmp_path / "a", make_worker=SiteWorker)
+        pid = desk.ask(who_runs)["pid"]
+        os.write(writes, f"{pid}\n".encode())
+        for number in range(1, 40):
+            os.write(writes, f"{desk.ask(waiting, number, number - 1, deadline=4.0)['calls']}\n".encode())
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads) as answers:
+        pid = worker if which == "worker" else int(next(answers))
+        next(answers)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(6.0)  # more than the four seconds of the step
+        with contextlib.suppress(ProcessLookupError):  # a stopped step process was replaced
+            os.kill(pid, signal.SIGCONT)
+        found = [int(line) for line in answers]
+    os.waitpid(worker, 0)
+    assert found[-1] == 40

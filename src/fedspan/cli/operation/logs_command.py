@@ -17,13 +17,13 @@ _LONGEST = 2**22
 
 
 def logs(kit: Path, study: str | None, lines: int, follow: bool) -> int:
-    """Print the end of a log, and what is added to it."""
+    """Print the end of a log, and what is added to it: of a user's study until it is over."""
     read = _reader(kit, study)
-    shown = read()
+    shown, over = read()
     print(printable("\n".join(shown.splitlines()[-max(0, lines) :])), flush=True)
-    while follow:
+    while follow and not over:
         time.sleep(EVERY)
-        now = read()
+        now, over = read()
         print(printable(_added(shown, now)), end="", flush=True)
         shown = now
     return 0
@@ -41,7 +41,7 @@ def _added(before: str, after: str) -> str:
     return after.partition(last)[2] if last and last in after else after
 
 
-def _reader(kit: Path, study: str | None) -> Callable[[], str]:
+def _reader(kit: Path, study: str | None) -> Callable[[], tuple[str, bool]]:
     found = read_kit(kit)
     if found.kind == "user":
         if study is None:
@@ -52,7 +52,7 @@ def _reader(kit: Path, study: str | None) -> Callable[[], str]:
     if study is not None and (found.kind == "site" or not (found.path / "studies" / study).is_dir()):
         raise InputError(f"{kit} has no study {study!r}")
     names = ("log.txt", "worker.log") if study is None else (f"studies/{study}/log.txt",)
-    return lambda: "".join(_end(found.path / name) for name in names)
+    return lambda: ("".join(_end(found.path / name) for name in names), False)
 
 
 def _end(file: Path) -> str:

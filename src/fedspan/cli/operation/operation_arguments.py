@@ -28,7 +28,7 @@ def add_operation_commands(commands: Commands) -> None:
         kit,
         option("study", "a detached study, as 'fedspan status' prints it", nargs="?", metavar="STUDY"),
         option("--lines", "the number of last lines (default: 100)", type=int, default=100),
-        option("--follow", "print what is added, until Ctrl-C", action="store_true"),
+        option("--follow", "print what is added, until the study is over or Ctrl-C", action="store_true"),
         description=help_texts.LOGS,
         example="fedspan logs kits/alice 0123456789ab --follow",
         target=f"{_MODULE}.logs_command:logs",

@@ -49,9 +49,10 @@ def cancel_study(kit: Path, study: str) -> str:
     return str(_request(kit, {"kind": "cancel", "study": study})["about"]["state"])
 
 
-def log_of_study(kit: Path, study: str) -> str:
-    """Return the end of the log of a study."""
-    return str(_request(kit, {"kind": "log", "study": study})["log"])
+def log_of_study(kit: Path, study: str) -> tuple[str, bool]:
+    """Return the end of the log of a study, and whether the study is over."""
+    answer = _request(kit, {"kind": "log", "study": study})
+    return str(answer["log"]), answer["about"]["state"] not in ("waiting", "running")
 
 
 def disable_site(kit: Path, site: str, disable: bool) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from fedspan.engines.remote.messages.envelope import MISREAD, Opened, Sealed, open_sealed
 from fedspan.engines.remote.messages.environment import fedspan_version
-from fedspan.engines.remote.messages.identity import Authority, Participant, Signer
+from fedspan.engines.remote.messages.identity import Authority, Participant, Signer, UnlistedError
 from fedspan.errors import MessageError
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.wire import Message
@@ -158,6 +158,9 @@ class SignedRequests:
                 if head["kind"] not in ("refused", "failed") and head.get(name) != bound.get(name):
                     other = str(head.get(name))[:100]
                     return Failure(FailureKind.STALE, f"the answer is to another {name}, {other!r}")
+        except UnlistedError as error:  # a site whose key was replaced connects again with the new one
+            kind = FailureKind.OFFLINE if site in self.authority.sites else FailureKind.REFUSED
+            return Failure(kind, str(error), error)
         except MessageError as error:
             return Failure(FailureKind.REFUSED, str(error), error)
         except MISREAD:

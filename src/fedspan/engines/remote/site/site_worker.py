@@ -138,7 +138,7 @@ class SiteWorker:
         seconds = min(head.deadline - min(1.0, head.deadline / 10), self.admission.step_seconds)
         until = time.monotonic() + seconds
         with self._alone(head, f"call {head.number}" if head.number >= 0 else head.kind):
-            self.steps.begin(until, seconds, head.threads)
+            self.steps.begin(until - time.monotonic(), seconds, head.threads)
             file = self._checked_run(opened.sender, head)
             if head.kind in ("call", "redo"):
                 return self._reply(opened, head, request, file)

@@ -40,7 +40,9 @@ from fedspan.wire import Message, as_array, canonical, encoded_size
 
 #: Of the memory that a step may take, the share that its reply and what it puts into the state may have.
 _REPLY_SHARE = 4
-_FORK, _KILL, _READY = b"f", b"k", b"r"
+_FORK, _KILL, _READY, _STOPPED = b"f", b"k", b"r", b"s"
+#: Seconds for the answer of the template.
+_PATIENCE = 10.0
 
 
 class StepTemplate:
@@ -86,10 +88,13 @@ class StepTemplate:
             socket.send_fds(self._control, [_FORK], [its.fileno()])
         return ByteLink(mine)
 
-    def kill(self) -> None:
-        """Kill the step process."""
+    def kill(self) -> bool:
+        """Kill the step process; return whether another program had stopped it."""
         with suppress(OSError):
+            self._control.settimeout(_PATIENCE)
             self._control.sendall(_KILL)
+            return self._control.recv(1) == _STOPPED
+        return False
 
 
 def _end(control: socket.socket, pid: int, owner: int) -> None:
@@ -108,6 +113,8 @@ def _serve_template(control: socket.socket, site: Site, memory: int) -> NoReturn
         control.send(_READY)
         while True:
             message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if message == _KILL:
+                control.send(_STOPPED if _is_stopped(child) else _READY)
             if child:
                 with suppress(OSError):
                     os.killpg(child, signal.SIGKILL)
@@ -125,6 +132,14 @@ def _serve_template(control: socket.socket, site: Site, memory: int) -> NoReturn
                 os.close(descriptors[0])
     finally:
         os._exit(0)
+
+
+def _is_stopped(process: int) -> bool:
+    """Return whether a process waits for a signal to go on, where the system shows it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False
 
 
 def _leave_worker(keep: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -41,6 +42,8 @@ _KINDS = (*(found for found in vars(errors).values() if isinstance(found, type))
 _ERRORS: dict[str, Callable[..., FedspanError]] = {kind.__name__: kind for kind in _KINDS}
 #: Seconds to wait for the last messages of a process that was killed.
 _LAST_MESSAGES = 10.0
+#: Seconds between two ticks of a clock, and the longest time between two that counts.
+_TICK, _LONGEST = 0.25, 1.0
 
 
 def default_memory() -> int:
@@ -69,13 +72,18 @@ class StepProcess:
         self._link: ByteLink | None = None
         self._template: StepTemplate | None = None
         self._connected()  # now, before the worker has threads
+        self._clock = _AwakeClock()
 
-    def begin(self, until: float, seconds: float, threads: int) -> None:
-        """Begin a request's work: it ends at `until`, by the monotonic clock, `seconds` after the request came."""
-        self._until, self._seconds, self._threads = until, seconds, threads
+    def begin(self, left: float, seconds: float, threads: int) -> None:
+        """Begin a request's work: it may take what is `left` of its `seconds`, in which this process can run."""
+        self._until, self._seconds, self._threads = self._clock.now() + left, seconds, threads
 
     def close(self) -> None:
         """End the processes."""
+        self._clock.close()
+        self._end()
+
+    def _end(self) -> None:
         self._drop()
         if self._template is not None:
             self._template.close()
@@ -127,9 +135,12 @@ class StepProcess:
             try:
                 answer, reply, put = self._exchange(head, payload, context, transforms)
                 break
-            except (EOFError, OSError):  # something else may have killed the process: once, it gets another chance
+            except (EOFError, OSError) as error:  # killed or stopped from outside: once, it gets another chance
+                stopped = isinstance(error, TimeoutError)
                 if again:
-                    raise StepLimitError(step, "its process died, as happens where memory runs out") from None
+                    why = "was stopped" if stopped else "died, as happens where memory runs out"
+                    raise StepLimitError(step, f"its process {why}") from None
+                self._until = self._clock.now() + self._seconds if stopped else self._until
         context.least = answer["least"]
         if not answer["charges"]:
             context.charged.clear()
@@ -157,10 +168,13 @@ class StepProcess:
                 self._drop()
 
     def _answer(self, link: ByteLink, step: str, context: CallContext) -> Message:
-        """Return the head of the process's answer; note charges, and kill the process when its time is over."""
-        killed = False
+        """Return the head of the process's answer; note charges, and kill the process when its time is over.
+
+        `TimeoutError` where another program had stopped it.
+        """
+        killed = stopped = False
         while True:
-            left = _LAST_MESSAGES if killed else self._until - time.monotonic()
+            left = _LAST_MESSAGES if killed else self._until - self._clock.now()
             try:
                 message = link.message() if link.wait(left) else None
             except (EOFError, OSError):
@@ -170,14 +184,15 @@ class StepProcess:
             if message is not None and "charge" in message:
                 query = NoiseQuery(message["run"], message["charge"], message["digest"].tobytes())
                 context.charged.append((query, message["mu2"], message["rho"]))
+            elif stopped:
+                raise TimeoutError
             elif killed:
                 raise StepLimitError(step, f"it took longer than {self._seconds:.3g} s")
             elif message is not None:
                 return message
-            else:
+            elif self._clock.now() >= self._until:
                 assert self._template is not None
-                self._template.kill()
-                killed = True
+                killed, stopped = True, self._template.kill()
 
     def _error(self, step: str, answer: Message) -> FedspanError:
         if answer["exhausted"]:
@@ -192,7 +207,7 @@ class StepProcess:
     def _connected(self) -> ByteLink:
         """Return the connection to the step process, forked if none is open, or if steps were installed since."""
         if self._template is None or self._template.registered != Registry.additions or not self._template.alive():
-            self.close()
+            self._end()
             self._template = StepTemplate(self._site, self._memory)
         if self._link is None:
             self._link = self._template.fork_child()
@@ -204,3 +219,25 @@ class StepProcess:
         if self._link is not None:
             self._link.close()
             self._link = None
+
+
+class _AwakeClock:
+    """The monotonic clock without the time in which this process was stopped: a paused container makes no step slow."""
+
+    def __init__(self) -> None:
+        self._ticked = (0.0, time.monotonic())  # both clocks, at the last tick
+        self._stop = threading.Event()
+        threading.Thread(target=self._tick, daemon=True, name="fedspan-awake-clock").start()
+
+    def now(self) -> float:
+        """Return the seconds in which this process could run since the clock was made."""
+        awake, when = self._ticked
+        return awake + min(time.monotonic() - when, _LONGEST)
+
+    def close(self) -> None:
+        """End the clock's thread."""
+        self._stop.set()
+
+    def _tick(self) -> None:
+        while not self._stop.wait(_TICK):
+            self._ticked = self.now(), time.monotonic()

@@ -84,6 +84,7 @@ ANALYST = """
 import nvflare, nvflare.fuel.flare_api.flare_api, nvflare.apis.fl_component, cryptography.x509
 import fedspan.engines.nvflare.client.connect, fedspan.engines.nvflare.client.study_client
 import fedspan.cli.federation.federation_command, fedspan.cli.study.run_command
+import fedspan.cli.operation.doctor_command, fedspan.cli.operation.logs_command, fedspan.cli.operation.backup_command
 print("all done")
 """
 

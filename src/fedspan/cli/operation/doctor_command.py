@@ -16,9 +16,7 @@ from pathlib import Path
 from fedspan.cli.console import print_line
 from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
-from fedspan.engines.nvflare.site.worker_process import socket_path
 from fedspan.engines.remote.messages.identity import Authority, Identity
-from fedspan.engines.remote.site.byte_link import ByteLink
 from fedspan.errors import FedspanError
 from fedspan.federation.versions import version_of
 from fedspan.owner.audit_log import read_lines
@@ -252,6 +250,9 @@ def _alive(kit: Kit) -> Iterator[Finding]:
     """Check that the process of a kit answers: the coordinator's port, or the site's worker."""
     if kit.kind == "site":
         try:
+            from fedspan.engines.nvflare.site.worker_process import socket_path  # not on Windows, as a site
+            from fedspan.engines.remote.site.byte_link import ByteLink
+
             ByteLink.to(socket_path(kit.path)).close()
         except OSError:
             yield Finding(f"site {kit.name} does not run", f"fedspan site start {kit.path} --config site.toml")

@@ -85,7 +85,10 @@ def _certificate(kit: Kit) -> Iterator[Finding]:
         authority.verify(identity.certificate, identity.sign(b"mine"), b"mine")
         ends = _ends(identity.certificate)
     except FedspanError as error:
-        yield Finding(f"the certificate can't be used: {error}", "request a new kit from the federation's authority")
+        yield Finding(
+            f"the certificate can't be used: {error}",
+            f"let the authority renew it, or 'fedspan {kit.kind} enroll' again and approve it with --replace",
+        )
         return
     left = (ends - _now()).days
     if left < LEAST_DAYS:

@@ -1,7 +1,7 @@
 """Detectors on tables of ADBench: ``python -m tests.anomaly.adbench`` prints the means that docs/anomalies.md quotes.
 
 Four sites, 70 % of the rows to train on: all of them ("mixed"), or the normal ones alone ("normal"). With ``--splits``:
-the false alarms in the smallest tables, over many splits.
+the false alarms in the smallest tables, over many splits. With ``--batches``: what learning on loses against one fit.
 """
 
 from __future__ import annotations
@@ -19,22 +19,30 @@ ALL = (*SMALL, "27_PageBlocks", "2_annthyroid", "31_satimage-2")
 KINDS = (fs.FedAnomalyDetector, fs.FedCentersDetector, fs.FedIsolationDetector, fs.FedPCADetector)
 
 
-def measured(kind, name, seed, normal):
-    """Return the AUC on test rows, and the false alarms in points."""
+def measured(kind, name, seed, normal, first=None):
+    """Return the AUC on test rows, and the false alarms in points.
+
+    With `first` a detector learns on: from this number of rows, then from the others in 25 batches.
+    """
     with np.load(real_file(f"adbench/{name}.npz"), allow_pickle=False) as file:
         X, y = file["X"].astype(np.float64), file["y"].astype(int)
     order = np.random.default_rng(seed).permutation(len(X))
     train, test = np.split(order, [int(0.7 * len(X))])
     if normal:
         train = train[y[train] == 0]
-    detector = kind(random_state=seed).fit(X[train], sites=np.arange(len(train)) % 4)
+    detector = kind(random_state=seed)
+    if first is None:
+        detector.fit(X[train], sites=np.arange(len(train)) % 4)
+    else:
+        for number, part in enumerate([train[:first], *np.array_split(train[first:], 25)]):
+            detector.partial_fit(X[part], sites=np.arange(len(part)) % 4, batch=str(number))
     scores = -detector.score_samples(X[test])
     return roc_auc_score(y[test], scores), 100.0 * np.mean(scores[y[test] == 0] > -detector.offset_)
 
 
-def means(kind, names, seeds, normal):
+def means(kind, names, seeds, normal, first=None):
     """Return the mean AUC of all tables, and the false alarms of each, as means over the seeds."""
-    found = np.array([[measured(kind, name, seed, normal) for seed in seeds] for name in names])
+    found = np.array([[measured(kind, name, seed, normal, first) for seed in seeds] for name in names])
     return found[:, :, 0].mean(), found[:, :, 1].mean(axis=1)
 
 
@@ -68,6 +76,12 @@ if __name__ == "__main__" and "--splits" in sys.argv:
         print(
             name, *("{} {:.1f} +- {:.1f}".format(kind.__name__, *over_splits(kind, name)) for kind in KINDS), flush=True
         )
+elif __name__ == "__main__" and "--batches" in sys.argv:
+    for kind in KINDS:
+        for first in (None, 20, 100):
+            auc, alarms = means(kind, ALL, (0,), True, first)
+            what = "one fit" if first is None else f"{first} rows, then 25 batches"
+            print(f"{kind.__name__:22} {what:26} AUC {auc:.3f}", alarms.round(1), flush=True)
 elif __name__ == "__main__":
     for kind in KINDS:
         for normal in (False, True):

@@ -92,6 +92,18 @@ def test_after_a_sudden_shift_a_detector_that_learns_on_is_not_blind(kind):
 
 
 @every_kind
+def test_batches_of_few_rows_have_no_more_false_alarms(kind):
+    found = []
+    for seed in range(4):
+        X, sites = rows(2300, seed=20 + seed), np.arange(3) % 3
+        detector = kind(random_state=0).partial_fit(X[:120], sites=np.arange(120) % 3, batch="first")
+        for number, part in enumerate(np.split(X[120:300], 60)):
+            detector.partial_fit(part, sites=sites, batch=str(number))
+        found.append(np.mean(detector.predict(X[300:]) == -1))
+    assert abs(np.mean(found) - 0.05) < 0.03
+
+
+@every_kind
 def test_sites_score_their_own_rows_as_the_coordinator_would(kind, fed):
     detector = kind(random_state=0).fit(fed)
     scored = detector.score_samples(fed)

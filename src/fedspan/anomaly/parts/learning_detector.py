@@ -144,10 +144,10 @@ class LearningDetector(FedDetector):
         Without fading a score counts by the number of rows of the model that it comes from: the next model's count in
         full. Where old rows fade, scores do so alike.
         """
-        before = factor * self.n_samples_
+        before, comparable = factor * self.n_samples_, self._comparable()
         learn()
         youth = min(1.0, before / max(self.n_samples_, 1)) if factor == 1.0 else 1.0
-        youth *= self._comparable()
+        youth *= comparable / (max(comparable, self._comparable()) or 1.0)
         new = tempered(new, self.sketch_edges_, -self.offset_, 1.0 - self.quantile)
         self.sketch_counts_ = youth * (factor * self.sketch_counts_ + new)
         self._take_threshold()
@@ -200,7 +200,7 @@ class LearningDetector(FedDetector):
         self.sketch_edges_ = edges + np.mean(shifts)
 
     def _comparable(self) -> float:
-        """Return how far scores so far are comparable with those that follow, from 0 to 1."""
+        """Return how far scores of this model are comparable with those of one of very many rows, from 0 to 1."""
         return 1.0
 
     def _check_exact_sums(self) -> None:

@@ -11,6 +11,7 @@ from fedspan.engines.remote.coordinator.remote_federation import RemoteFederatio
 from fedspan.errors import InputError
 from fedspan.federation.site.transforms import Transform
 from fedspan.owner.moment_rows import moment_rows, problems
+from fedspan.owner.published_rows import FewRowsChangedError, PublishedRows
 from fedspan.owner.site_file import SiteFileError
 from fedspan.sums.row_moments import unpacked
 from fedspan.sums.row_transforms import standardize
@@ -122,6 +123,17 @@ def test_several_tables_together_leave_no_few_rows_over(tmp_path):
     with pytest.raises(InputError, match="all answers together would reveal 1 rows"):
         reopen(more.drop(index=[*range(60, 65), 71]))
     reopen(more.drop(index=range(65, 70)).iloc[:60])  # the first table again
+
+
+def test_tables_with_other_columns_leave_no_few_rows_over_either(tmp_path):
+    """Each table had a column that no other one had: they were compared by twos, and three gave the sum of one row."""
+    rows, published = numbers(41, "abcd"), PublishedRows(tmp_path / "audit.rows")
+    published.publish(rows[:20][["a", "b"]], 5)
+    published.publish(rows[20:][["a", "c"]], 5)
+    with pytest.raises(FewRowsChangedError, match="all answers together would reveal 1 rows"):
+        published.publish(rows[:40][["a", "d"]], 5)  # the others less this one is the last row
+    published.publish(rows[:36][["a", "d"]], 5)
+    published.publish(rows[:40][["d"]], 4)
 
 
 def test_a_running_site_keeps_its_moments_until_enough_rows_have_changed(tmp_path):

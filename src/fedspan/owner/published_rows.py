@@ -89,10 +89,12 @@ class PublishedRows:
         Tables with other columns are compared in those that they share: their moments could be subtracted, too.
         """
         table, noted = self._digested(frame), False
+        compared = {table.columns.tobytes(): table.columns}
         for earlier in self._tables:
             shared = np.intersect1d(earlier.columns, table.columns)
             if not len(shared):
                 continue
+            compared[shared.tobytes()] = shared
             rows, before = table.of(shared), earlier.of(shared)
             changed = (rows - before).total() + (before - rows).total()
             if 0 < changed < least_set:
@@ -101,16 +103,18 @@ class PublishedRows:
                     f"answers would reveal: change at least {least_set} rows (least_set in [rules]) at a time"
                 )
             noted = noted or (changed == 0 and len(shared) == len(table.columns))
-        if not noted:
-            same = [one for one in self._tables if np.isin(table.columns, one.columns).all()]
-            left = left_over([one.of(table.columns) for one in (*same, table)])
+        if noted:
+            return
+        for columns in compared.values():
+            same = [one for one in self._tables if np.isin(columns, one.columns).all()]
+            left = left_over([one.of(columns) for one in (*same, table)])
             if same and left < least_set:
                 raise FewRowsChangedError(
                     f"the data and those of several earlier answers differ in such a way that all answers together "
                     f"would reveal {left} rows: change at least {least_set} rows (least_set in [rules]) at a time"
                 )
-            self._tables.append(table)
-            self._save()
+        self._tables.append(table)
+        self._save()
 
     def _digested(self, frame: pd.DataFrame) -> _Table:
         values = frame.to_numpy(dtype=np.float64) + 0.0  # one zero

@@ -11,6 +11,7 @@ import fedspan as fs
 from fedspan.anomaly.scores import subspace_score
 from fedspan.errors import QuorumError
 from fedspan.federation.site.transforms import Transform, _transforms, installed_transforms
+from fedspan.landmarks.parts.kernel_pull import rows_and_norms
 from fedspan.privacy.ledger import SimulatedLedger
 from fedspan.privacy.noisy_rows import noisy_rows, with_noisy_rows
 from fedspan.sums.row_transforms import shifted_and_scaled
@@ -96,19 +97,20 @@ def test_new_rows_of_a_federation_are_noisy_too(tmp_path):
 def test_one_row_moves_no_other_through_hostile_transforms():
     """Residuals that cancel were computed again together: with one more of them, another row lost its last bits.
 
-    A hostile center and a small ball made all of a noisy row of a last bit.
+    A hostile center and a small ball made all of a noisy row of a last bit, and a shift and a scale all of a sum.
     """
     axes = np.array([[1e8, 3e7, -2e7, 0.0], [3e7, 1e8, 5e7, 0.0]])
     parameters = {"mean": np.zeros(4), "scale": None, "components": axes, "inside": None, "outside": 1.0}
     lost = np.array([0.3, 1.7, -0.9, 0.0])
     for draw in range(60):
         rows = np.random.default_rng(draw).normal(size=(2, 4)) * [1, 1, 1, 0]
-        seen = []
+        seen, summed = [], []
         for other in (lost, np.array([0.0, 0.0, 0.0, 1.0])):
-            site = fs.Site("a", np.array([rows[0], other]))
-            view = Transform.of(subspace_score, parameters).applied_to(site)
+            view = Transform.of(subspace_score, parameters).applied_to(fs.Site("a", np.array([rows[0], other])))
             seen.append(_rows_before_noise(view)[0, 0])
+            summed.append(next(rows_and_norms(view, kind=np.float64))[0][0, 0])
         assert seen[0] == seen[1]
+        assert summed[0] == summed[1]
 
 
 def _rows_before_noise(site):

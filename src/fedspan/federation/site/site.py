@@ -257,6 +257,13 @@ class Site:
             yield RowBatch(np.concatenate(alone), *(None if column is None else column[part] for column in columns))
 
     @property
+    def X_alone(self) -> Array:
+        """The data as `batches_alone` shows them: for noise on rows, or on sums that one replaced row moves."""
+        if self.elementwise or not len(self):
+            return self.X
+        return self.cached("alone", lambda: np.concatenate([batch.X for batch in self.batches_alone(_STREAMED_ROWS)]))
+
+    @property
     def elementwise(self) -> bool:
         """Whether rows are seen as they are, or through transforms that treat each cell by itself."""
         return self._data.parts[1] is None

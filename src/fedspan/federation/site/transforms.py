@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, ClassVar, TypeVar, overload
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.errors import InputError, UnknownStepError
@@ -23,7 +22,6 @@ from fedspan.wire import Message, canonical, encode
 
 F = TypeVar("F", bound=Callable[..., NDArray[Any] | Site])
 Digests = tuple[bytes, ...]
-_BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -196,14 +194,8 @@ class Transform:
         digest = query_digest(self.id, {}, (*before, self.digest), site.digest())
         parameters = found.validated(self.parameters)
         key = ledger.key(NoiseQuery(run, self.id, digest), mu2=found.mu2(**parameters))
-
-        def noisy() -> Site:
-            # One row must move no other, not in its last bit: hostile parameters make much of that.
-            alone = len(site) > 0 and not site.elementwise
-            rows = np.concatenate([batch.X for batch in site.batches_alone(_BLOCK_ROWS)]) if alone else site.X
-            return site.with_rows(found.function(rows, key, **parameters))
-
-        return site.last_of("noisy", key, noisy)
+        # One row must move no other, not in its last bit: hostile parameters make much of that.
+        return site.last_of("noisy", key, lambda: site.with_rows(found.function(site.X_alone, key, **parameters)))
 
 
 def _shown(names: tuple[str, ...] | None) -> str:

@@ -40,7 +40,7 @@ class DescentForm(TypedDict):
     upload: Annotated[str, OneOf(("gradient", "landmarks"))]
 
 
-@transform("landmarks.reduced", affine=True)
+@transform("landmarks.reduced", affine=True, elementwise=True)
 def reduced(X: Array, centre: Vector, scale: Positive, precision: Precision) -> Array:
     """Return ``(X - centre) / scale``, in single or double precision."""
     D = np.asarray(X, dtype=np.float64) - centre
@@ -145,13 +145,18 @@ def rows_and_norms(
 
 
 def _rows_and_norms(site: Site, device: str | None, kind: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield rows and norms; those of a `kind` get noise, and no row may move another."""
+    batches = site.batches if kind is None else site.batches_alone
+
     def moved(X: Array) -> tuple[Any, Any]:
         return _with_norms(to_device(X if kind is None else X.astype(kind, copy=False), device))
 
     if 8 * len(site) * n_columns(site) <= _KEPT_BYTES:
-        yield site.cached(f"rows and norms on {device} as {kind}", lambda: moved(site.X))
+        yield site.cached(
+            f"rows and norms on {device} as {kind}", lambda: moved(site.X if kind is None else site.X_alone)
+        )
     else:
-        for batch in site.batches(_BATCH_ROWS):
+        for batch in batches(_BATCH_ROWS):
             yield moved(batch.X)
 
 

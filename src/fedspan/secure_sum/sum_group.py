@@ -97,7 +97,8 @@ def checked_flags(alive: NDArray[np.bool_], group: Group, me: int) -> tuple[bool
 def given_away(sets: Collection[frozenset[str]], new: frozenset[str], least: int) -> tuple[str, ...]:
     """Return sites, fewer than `least`, that the totals of one query over `sets` and over `new` would reveal.
 
-    Those are the sites by which two of the sets differ, or a single one that any combination of all totals leaves over.
+    Those are the sites by which two of the sets differ, or that any combination of all totals leaves over. Sites that
+    are in the same sets are left over together.
 
     Examples
     --------
@@ -107,6 +108,8 @@ def given_away(sets: Collection[frozenset[str]], new: frozenset[str], least: int
     ()
     >>> given_away([frozenset("abcd"), frozenset("ab"), frozenset("bc")], frozenset("ac"), 2)
     ('a',)
+    >>> given_away([frozenset("abcd"), frozenset("abef")], frozenset("cdef"), 4)
+    ('a', 'b')
     """
     if new in sets or not sets:
         return ()
@@ -115,11 +118,13 @@ def given_away(sets: Collection[frozenset[str]], new: frozenset[str], least: int
             return tuple(sorted(before ^ new))
     names = sorted(new.union(*sets))
     members = np.array([[name in one for name in names] for one in (*sets, new)], dtype=np.float64)
-    _, sizes, directions = np.linalg.svd(members, full_matrices=False)
-    inside = np.sum(
-        directions[sizes > 1e-9 * sizes[0]] ** 2, axis=0
-    )  # of each site's own axis, in the span of the sets
-    return tuple(names[k] for k in np.flatnonzero(inside > 1 - 1e-9)[:1])
+    alike, kinds, counts = np.unique(members, axis=1, return_inverse=True, return_counts=True)
+    _, sizes, directions = np.linalg.svd(alike, full_matrices=False)
+    # Of each kind of site, how much of its own axis is in the span of the sets.
+    inside = np.sum(directions[sizes > 1e-9 * sizes[0]] ** 2, axis=0)
+    few = ((inside > 1 - 1e-9) & (counts < least))[kinds.ravel()]
+    first = kinds.ravel()[few][:1]
+    return tuple(name for name, kind in zip(names, kinds.ravel(), strict=True) if kind in first)
 
 
 def commitment(seed: bytes) -> bytes:

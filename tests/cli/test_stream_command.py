@@ -138,6 +138,16 @@ def test_drift_is_watched(files, tmp_path):
     assert "round-3" in (tmp_path / "study" / "drift.html").read_text(encoding="utf-8")
 
 
+def test_rows_that_are_alike_count_as_fewer(tmp_path):
+    files = Files(tmp_path, STUDY.replace("[[pre", "[stream]\nalike = 300\n[[pre", 1))
+    for rounds in range(2):
+        for number, site in enumerate("abc"):
+            files.grow(site, 300, 10 * rounds + number, apart=0.5 * rounds)
+        assert "DRIFT" not in Stream(files.plan).round()  # 9 rows would not show it
+    with pytest.raises(InputError, match="alike=0 must"):
+        Files(tmp_path, STUDY.replace("[[pre", "[stream]\nalike = 0\n[[pre", 1))
+
+
 def test_a_table_that_was_replaced_is_named_and_left_out(files, tmp_path):
     stream = Stream(files.plan)
     stream.round()

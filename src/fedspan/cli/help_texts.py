@@ -55,6 +55,7 @@ A study:
     # watermark = "time"              # a column that rises from row to row; default: new rows are at a table's end
     # half_life = "7d"                # or a number of rows: after it old rows count half; or decay = 0.9 a round
     # monitor = true                  # whether a detector's rows are watched for drift
+    # alike = 20                      # rows that count as one there, if rows that follow one another are alike
 
     [report]                          # optional
     # judge = "test.csv"              # of a detector: labelled rows that it has not seen, for its ROC curve

@@ -131,7 +131,7 @@ class Stream:
             partial_fit(model, fed, decay=plan.decay, half_life=plan.half_life, batch=batch)
         counted = [site for site in marks if site in detector.batch_sites_]
         if plan.monitor and monitor is None and isinstance(detector, ExplainedDetector):
-            monitor = DriftMonitor(model)
+            monitor = DriftMonitor(model, alike=plan.alike)
         rows = {site: marks[site].rows - self.state.marks.get(site, Mark()).rows for site in counted}
         drifted = bool(monitor is not None and monitor.windows and monitor.windows[-1].drifted)
         about = {"round": number, "at": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows, "drift": drifted}

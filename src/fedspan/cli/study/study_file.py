@@ -14,6 +14,7 @@ import fedspan
 from fedspan import aggregation, privacy
 from fedspan.anomaly.detector import FedDetector
 from fedspan.base import FedEstimator
+from fedspan.checks import real_number
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource
 from fedspan.datasets.sources.csv_dialect import DIALECT_KEYS, stated
 from fedspan.datasets.toml_file import Section, parsed
@@ -74,11 +75,12 @@ class ReportPlan:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """How rows that arrive over time are learned from: how fast old ones fade, and whether drift is watched."""
+    """How rows that arrive over time are learned from: how fast old ones fade, and whether and how drift is watched."""
 
     decay: float = 1.0
     half_life: float | str | None = None
     monitor: bool = True
+    alike: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -151,13 +153,14 @@ def read_study(
 
 def _stream_plan(file: Section, *, at_sites: bool) -> StreamPlan:
     """Read the ``[stream]`` table of a study."""
-    section = file.table("stream", ("watermark", "decay", "half_life", "monitor"))
+    section = file.table("stream", ("watermark", "decay", "half_life", "monitor", "alike"))
     if at_sites and "watermark" in section:
         raise section.error("watermark is for tables of this study: the tables of a kit's sites grow at their ends")
     half_life = section.raw.get("half_life")
     with section.naming():
         Fading.of(section.raw.get("decay", 1.0), half_life)
-    return StreamPlan(section.value("decay", float, 1.0), half_life, section.value("monitor", bool, True))
+        alike = real_number("alike", section.raw.get("alike", 1.0), least=1)
+    return StreamPlan(section.value("decay", float, 1.0), half_life, section.value("monitor", bool, True), alike)
 
 
 def _check_target(file: Section, model: FedEstimator, target: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
@@ -321,15 +322,19 @@ def test_files_of_a_folder_that_differ_are_named(tmp_path):
         fs.stream(tmp_path)
 
 
-def test_a_file_is_not_in_memory_at_once(tmp_path):
+@pytest.mark.parametrize("near", [True, False], ids=["local", "other file system"])
+def test_a_file_is_not_in_memory_at_once(tmp_path, near):
     table = pa.table({name: np.arange(600_000.0) for name in "abcd"})
-    pq.write_table(table, tmp_path / "x.parquet", row_group_size=300_000, compression="none", use_dictionary=False)
-    rows, size, held = fs.stream(tmp_path / "x.parquet"), table.nbytes, 0
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=100_000, compression="none", use_dictionary=False)
+    other = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+    rows = fs.stream(tmp_path / "x.parquet" if near else ds.dataset("x.parquet", filesystem=other))
+    size, held, read = table.nbytes, 0, 0.0
     del table
     before = pa.total_allocated_bytes()
-    for _ in rows.batches(1000):
-        held = max(held, pa.total_allocated_bytes() - before)
+    for block in rows.batches(1000):
+        held, read = max(held, pa.total_allocated_bytes() - before), read + block.sum()
     assert held < size / 2
+    assert read == 4 * 600_000 * 599_999 / 2
 
 
 def test_columns_of_folders_and_filters_of_a_dataset_count(tmp_path):

@@ -242,9 +242,12 @@ def _dataset_batches(dataset: Any, names: list[str], rows: int) -> Iterator[pa.R
             continue
         import pyarrow.parquet as pq
 
-        # By default all of a file is read ahead.
-        with fragment.open() as opened, pq.ParquetFile(opened, pre_buffer=False, buffer_size=_buffer(names)) as file:
-            yield from file.iter_batches(batch_size=rows, columns=names)
+        # By default all groups of rows are read ahead. On another machine one is: each read takes a while.
+        near = fragment.filesystem is None or fragment.filesystem.type_name == "local"
+        options = {"pre_buffer": not near, "buffer_size": _buffer(names) if near else 0}
+        with fragment.open() as opened, pq.ParquetFile(opened, **options) as file:
+            for groups in [None] if near else [[group] for group in range(file.num_row_groups)]:
+                yield from file.iter_batches(batch_size=rows, row_groups=groups, columns=names)
 
 
 def _scan_options(source: Any, names: list[str], rows: int) -> dict[str, Any]:

@@ -50,6 +50,8 @@ def main() -> dict[str, float]:
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.random.default_rng(2).integers(0, 2000, ROWS), unit="D")
     dates = plain.assign(**{f"day {i}": days.strftime("%Y-%m-%d") for i in range(4)})
     short = plain.assign(**{name: plain[name].round(2) for name in numbers})
+    costs = np.random.default_rng(4).integers(0, 10**7, ROWS)
+    grouped = plain.assign(costs=[f"{cost:,}".replace(",", ".") for cost in costs.tolist()])
     wide = pd.DataFrame(np.random.default_rng(3).normal(size=(2000, 3000)))
     files = {
         "numbers and text": (plain, Dialect(), {}),
@@ -58,6 +60,11 @@ def main() -> dict[str, float]:
         "the first word for a missing number near the end": (words, Dialect(), {}),
         "semicolons and decimal commas": (gaps, Dialect(";", ","), {"sep": ";", "decimal": ","}),
         "words for missing numbers in all columns": (everywhere, Dialect(), {}),
+        "semicolons and points between thousands": (
+            grouped,
+            Dialect(";", ","),
+            {"sep": ";", "decimal": ",", "thousands": "."},
+        ),
         "dates": (dates, Dialect(), {}),
         "numbers of three digits": (short, Dialect(), {}),
         "3,000 columns": (wide, Dialect(), {}),
@@ -66,7 +73,8 @@ def main() -> dict[str, float]:
     ratios = {}
     for number, (name, (frame, dialect, options)) in enumerate(files.items()):
         path = folder / f"{number}.csv"
-        frame.to_csv(path, index=False, **{key: value for key, value in options.items() if key != "na_values"})
+        written = {key: value for key, value in options.items() if key in ("sep", "decimal")}
+        frame.to_csv(path, index=False, **written)
         ratios[f"{name}: ours / pandas"] = ratio(
             lambda path=path, dialect=dialect: read_table(path, dialect),
             lambda path=path, options=options: pd.read_csv(path, **options),

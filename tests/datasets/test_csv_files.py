@@ -302,3 +302,9 @@ def test_the_first_letter_that_is_not_ascii_shows_the_encoding_wherever_it_is(tm
     path.write_text("a;b\n" + "1;x\n" * 40_000 + "2;ä\n", encoding=encoding)
     assert detected(path).encoding == encoding
     assert read_as_shown(path)["b"].iloc[-1] == "ä"
+
+
+def test_a_mark_in_a_word_for_a_missing_cell_makes_no_thousands(tmp_path):
+    path = written(tmp_path, "a\nn.v.\n1,5\n2,5e3\n")
+    frame = read_table(path, Dialect(";", ",", missing=("n.v.",)))
+    assert frame["a"].tolist()[1:] == [1.5, 2500.0]

@@ -195,12 +195,16 @@ def _settled(column: pa.ChunkedArray, dialect: Dialect) -> tuple[pa.ChunkedArray
             with suppress(pa.ArrowInvalid):
                 return _as_numbers(column, dialect, whole), {}
     words = (*dialect.missing, *_MISSING_NUMBERS)
+    # A cell with groups of digits casts to no number, and finding that out takes longer than a cast that does.
+    shown_cells = _without(first, words)[0]
+    grouped = dialect.groups is not None and pc.any(pc.match_substring(shown_cells, dialect.groups)).as_py()
     for tidied in (lambda cells: cells, pc.utf8_trim_whitespace, _without_percent_signs):
         cells, taken = _without(tidied(column), ("", *words))
-        with suppress(pa.ArrowInvalid):
-            return _as_numbers(cells, dialect, whole), taken
-        if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
-            return cells.cast(pa.bool_()), taken
+        if not grouped:
+            with suppress(pa.ArrowInvalid):
+                return _as_numbers(cells, dialect, whole), taken
+            if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
+                return cells.cast(pa.bool_()), taken
         with suppress(pa.ArrowInvalid):
             return _as_numbers(_ungrouped(cells, dialect), Dialect(), whole=True), taken
     return _without(column, dialect.missing)

@@ -43,3 +43,10 @@ def test_one_bit_decides(monkeypatch, capsys, factor, code, shown):
     monkeypatch.setattr(federation_demo, "connect", connect)
     assert main(["federation", "demo", "--seed", "3"]) == code
     assert shown in capsys.readouterr().out
+
+
+def test_a_missing_package_is_one_sentence_and_no_process_is_started(monkeypatch, capsys):
+    monkeypatch.setattr("fedspan.engines.nvflare.setup.kit.find_spec", lambda name: None)
+    assert main(["federation", "demo"]) == 2
+    error = capsys.readouterr().err
+    assert error == "fedspan: real federations need NVIDIA FLARE: pip install '.[nvflare]' in a checkout\n"

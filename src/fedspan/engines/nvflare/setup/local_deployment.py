@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from fedspan.engines.members.enrolment import COORDINATOR
-from fedspan.engines.nvflare.setup.kit import TRANSPORTS, FederationPlan
+from fedspan.engines.nvflare.setup.kit import TRANSPORTS, FederationPlan, needs_nvflare
 from fedspan.engines.nvflare.setup.parent_death_watch import child_environment
 from fedspan.engines.nvflare.setup.provision import provision
 from fedspan.errors import FedspanError
@@ -52,6 +52,7 @@ class LocalDeployment:
         transport: str = TRANSPORTS[0],
     ) -> None:
         self.folder = folder
+        needs_nvflare()
         self._sites = dict(sites)
         roles = dict(users or {"alice": "analyst"})
         names = tuple(sorted(sites))

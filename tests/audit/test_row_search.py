@@ -281,7 +281,7 @@ def test_large_journals_are_searched_in_part_and_the_card_states_it(table, tmp_p
     from fedspan.audit import sent_values
 
     monkeypatch.setattr(Findings, "WORK", 0)
-    monkeypatch.setattr(sent_values.sent_values, "__defaults__", (200,))
+    monkeypatch.setattr(sent_values, "MOST_NUMBERS", 200)
     card = audit(tmp_path, truth=X)
     assert 0 < searches(card)["rows"].facts["rows"] < 70
     assert "of each value the first" in str(card).replace("\n", " ")

@@ -66,13 +66,13 @@ class Sent:
     longest: int = 0
 
 
-def sent_values(journals: Sequence[Path], most: int = MOST_NUMBERS) -> Sent:
-    """Read all values of the journals, at most about `most` numbers and characters altogether."""
+def sent_values(journals: Sequence[Path]) -> Sent:
+    """Read all values of the journals, at most about `MOST_NUMBERS` numbers and characters altogether."""
     longest = 0
-    if sum(path.stat().st_size for path in journals) > 8 * most:
+    if sum(path.stat().st_size for path in journals) > 8 * MOST_NUMBERS:
         sizes = np.sort([_length(raw) for path in journals for _, raw in _raw(path)])
-        # The length to which values are cut so that all together have `most` entries.
-        left = most - np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        # The length to which values are cut so that all together have `MOST_NUMBERS` entries.
+        left = MOST_NUMBERS - np.concatenate([[0], np.cumsum(sizes)[:-1]])
         fits = np.flatnonzero(sizes * np.arange(len(sizes), 0, -1) > left)
         longest = int(max(1, left[fits[0]] // (len(sizes) - fits[0]))) if len(fits) else 0
     values, rows, replies = [], dict[str, int](), set()

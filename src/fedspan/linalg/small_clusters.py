@@ -15,6 +15,8 @@ from fedspan.errors import InputError
 
 Labels = NDArray[np.intp]
 
+_MOST_ROUNDS = 100
+
 
 @dataclass(frozen=True, eq=False)
 class KMeans:
@@ -26,7 +28,7 @@ class KMeans:
 
 
 def k_means(
-    points: Floats, k: int, rng: np.random.Generator, weights: Floats | None = None, starts: int = 10, rounds: int = 100
+    points: Floats, k: int, rng: np.random.Generator, weights: Floats | None = None, starts: int = 10
 ) -> KMeans:
     """Cluster `points` (L, d) around k centres: the best of a few k-means++ starts.
 
@@ -40,7 +42,7 @@ def k_means(
     """
     whole_number("k", k, 1, len(points), why=", the number of points")
     w = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=np.float64)
-    tries = [_lloyd(points, _spread_out(points, k, rng, w), w, rounds) for _ in range(starts)]
+    tries = [_lloyd(points, _spread_out(points, k, rng, w), w) for _ in range(starts)]
     return min(tries, key=lambda found: found.cost)
 
 
@@ -140,9 +142,9 @@ def _spread_out(points: Floats, k: int, rng: np.random.Generator, weights: Float
     return points[chosen]
 
 
-def _lloyd(points: Floats, centres: Floats, weights: Floats, rounds: int) -> KMeans:
+def _lloyd(points: Floats, centres: Floats, weights: Floats) -> KMeans:
     labels = np.full(len(points), -1, dtype=np.intp)
-    for _ in range(rounds):
+    for _ in range(_MOST_ROUNDS):
         distances = _squared_distances(points, centres)
         found = distances.argmin(axis=1)
         if np.array_equal(found, labels):

@@ -61,9 +61,9 @@ def map_card(folder: Path, seed: int) -> Card:
     )
 
 
-def same_digit(Y: Array, digit: Array, neighbours: int = 10) -> float:
+def same_digit(Y: Array, digit: Array) -> float:
     """Return the share of rows whose digit is the most frequent one among their neighbours on a map."""
-    near = NearestNeighbors(n_neighbors=neighbours).fit(Y).kneighbors(return_distance=False)
+    near = NearestNeighbors(n_neighbors=10).fit(Y).kneighbors(return_distance=False)
     return float(np.mean([np.bincount(digit[row]).argmax() for row in near] == digit))
 
 

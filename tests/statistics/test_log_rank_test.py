@@ -29,5 +29,5 @@ def test_groups_without_rows_take_no_part():
     fed = fs.federate(FRAME[["sex"]], Y, sites=SITES)
     found = fs.statistics.log_rank(fed, groups=["1", "2", "9"], times=range(1, 1100))
     assert found.groups == ("1", "2")
-    with pytest.raises(InputError, match="1 have rows"):
+    with pytest.raises(InputError, match="1 has rows: name another column"):
         fs.statistics.log_rank(fed, groups=["1"], times=range(1, 1100))

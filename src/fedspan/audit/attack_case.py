@@ -102,7 +102,9 @@ def case_of(
     can_undo = all(hasattr(step, "inverse_transform") for step in preprocess)
     undo = partial(through, tuple(reversed(preprocess)), "inverse_transform") if preprocess and can_undo else None
     if not can_undo and (bounds is not None or image_shape is not None):
-        raise InputError("bounds and image_shape are of rows before preprocessing, which can't be undone here")
+        raise InputError(
+            "bounds and image_shape are of rows before preprocessing, which can't be undone here: leave them out"
+        )
     if image_shape is not None and received.columns not in (None, int(np.prod(image_shape))):
         raise InputError(
             f"image_shape={tuple(image_shape)} has {int(np.prod(image_shape))} pixels, and rows have "

@@ -275,7 +275,7 @@ def _from_journal(path: Path, centres: ReceivedMap | None) -> Received:
         return replace(found, k_means_sums=k_means_sums(calls), of_rows=True) if of_rows else found
     widths = sorted({part.shape[1] for part in posted.values()})
     if len(widths) > 1:
-        raise InputError(f"{path} has distances to {' and to '.join(map(str, widths))} landmarks")
+        raise InputError(f"{path} has distances to {' and to '.join(map(str, widths))} landmarks: audit one run")
     distances = np.concatenate(list(posted.values()))
     return replace(found, sites=tuple(posted), row_sites=_row_sites(posted), distances=distances)
 

@@ -17,7 +17,7 @@ def site_rows(labels: Any, rows: int) -> dict[str, np.ndarray[tuple[int], np.dty
     if array.shape != (rows,):
         raise InputError(f"sites has the shape {array.shape}, and must have one label for each of the {rows} rows")
     if rows == 0:
-        raise InputError("a federation needs at least one row")
+        raise InputError("a federation needs at least one row, and X has none")
     kind = array.dtype.kind
     if (kind == "f" and np.isnan(array).any()) or (kind == "M" and np.isnat(array).any()):
         raise InputError("sites has NaN or a missing date among its labels: every row must belong to a site")

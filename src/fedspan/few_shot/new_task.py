@@ -49,8 +49,9 @@ class NewTask:
         table = np.asarray(X, dtype=np.float64)
         if table.ndim != 2 or table.shape[1] != len(self.coef):
             raise InputError(f"X has the shape {table.shape}, and must have {len(self.coef)} columns")
-        if not np.isfinite(table).all():
-            raise InputError(f"X contains NaN or infinity in {int(np.sum(~np.isfinite(table).all(axis=1)))} rows")
+        bad = int(np.sum(~np.isfinite(table).all(axis=1)))
+        if bad:
+            raise InputError(f"X contains NaN or infinity in {bad} rows: fill them, or leave them out")
         return np.asarray(table @ self.coef + self.intercept)
 
     def score(self, X: Any, y: Any) -> float:

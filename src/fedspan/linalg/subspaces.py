@@ -122,7 +122,7 @@ def top_eigenpairs(S: ArrayLike, k: int) -> tuple[Floats, Floats]:
         raise InputError(f"S must be a square matrix of finite numbers, not of shape {S.shape}")
     whole_number("k", k, 1, len(S), why=", the size of S")
     if np.abs(S - S.T).max() > ASYMMETRIC * np.abs(S).max():
-        raise InputError("S must be symmetric, but differs from its transpose")
+        raise InputError("S must be symmetric, but differs from its transpose: pass (S + S.T) / 2")
     n = len(S)
     if 8 * k < n:  # few eigenpairs are found faster one by one
         values, vectors = scipy.linalg.eigh(S, subset_by_index=(n - k, n - 1), check_finite=False)

@@ -230,7 +230,7 @@ def _source(section: Section) -> TableSource:
         file, layer = section.file(section.value("file", str)), section.value("layer", str)
         dialect, of_cells = stated(section), file.name.lower().endswith(CELL_ENDING)
         if layer is not None and not of_cells:
-            raise section.error(f"layer is for {CELL_ENDING} files of cells")
+            raise section.error(f"layer is for {CELL_ENDING} files of cells: leave it out for {file.name}")
         with section.naming():
             return CellSource(file, dialect, layer) if of_cells else FileSource(file, dialect)
     url, env, password_file = (_secret(section, key) for key in _SECRET)

@@ -144,7 +144,7 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
 
     def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         if self.aggregator is not None:
-            raise InputError("partial_fit adds exact sums up, and takes no aggregator=...")
+            raise InputError("partial_fit adds exact sums up, and takes no aggregator=...: collect rows, then fit")
         first = not hasattr(self, "mean_")
         known = first and self.missing == "indicator"  # a fit knows the gaps
         return first, None if known else self._keep_cells if first else self._learn_on

@@ -124,7 +124,9 @@ class FedStandardScaler(OneToOneFeatureMixin, WeightedTransformer, LearnsOn):
 
     def _learner(self, X: Any) -> tuple[bool, Learner | None]:
         if self.aggregator is not None or self.privacy is not None:
-            raise InputError("partial_fit adds exact sums up: it takes neither aggregator=... nor privacy=...")
+            raise InputError(
+                "partial_fit adds exact sums up, and takes no aggregator=... or privacy=...: collect rows, then fit"
+            )
         first = not hasattr(self, "n_samples_seen_")
         if not first and self.with_std and self.var_ is None:
             raise InputError(

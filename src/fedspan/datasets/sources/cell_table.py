@@ -60,7 +60,8 @@ class CellTable:
             place = {name: number for number, name in enumerate(names)}
             lacks = [name for name in genes if name not in place]
             if lacks:
-                raise InputError(f"the table lacks {len(lacks)} of the genes: {', '.join(map(repr, lacks[:5]))}")
+                shown = ", ".join(map(repr, lacks[:5]))
+                raise InputError(f"the table lacks {len(lacks)} of the genes: {shown}; choose genes that all have")
             self._genes = np.array([place[name] for name in genes], dtype=np.int64)
 
     # What a site uses, as of a data frame.

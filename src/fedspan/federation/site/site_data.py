@@ -296,7 +296,9 @@ def _is_mapped(values: Any) -> bool:
 def _by_rows(X: Any, name: str, ledger: SiteLedger | None) -> Any:
     """Return a sparse matrix by rows, each entry once."""
     if ledger is not None:
-        raise InputError(f"site {name!r}: X is a sparse matrix, and a site with a ledger takes dense tables only")
+        raise InputError(
+            f"site {name!r}: X is a sparse matrix, and a site with a ledger takes dense tables only: X.toarray()"
+        )
     if X.dtype.kind not in "buif" or X.ndim != 2:
         raise InputError(f"site {name!r}: X is a sparse matrix of {X.dtype}, and must be a table of real numbers")
     rows = X.tocsr()

@@ -71,7 +71,9 @@ def compared(found: EventCounts) -> LogRank:
     """Return the test of counts; groups without rows take no part."""
     some = found.rows > 0
     if some.sum() < 2:
-        raise InputError(f"the log-rank test compares two groups or more, and {int(some.sum())} have rows")
+        raise InputError(
+            f"the log-rank test compares two groups or more, and {some.sum()} has rows: name another column"
+        )
     n, d = found.at_risk[some].astype(np.float64), found.events[some].astype(np.float64)
     every, deaths = n.sum(axis=0), d.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -22,17 +22,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.anomaly.parts.drift_counts import View, edges_of, seen_by, view_of
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.recalibration import usual_counts
 from fedspan.anomaly.parts.score_grid import local_score_counts, score_counts
+from fedspan.arrays import Vector
 from fedspan.checks import real_number
 from fedspan.errors import InputError
-
-Vector = NDArray[np.float64]
 
 #: Added to counts, for the index of columns whose values leave a gap between edges empty.
 _HALF = 0.5

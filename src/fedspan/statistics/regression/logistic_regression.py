@@ -7,22 +7,19 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from fedspan.arrays import Array, Floats
 from fedspan.checks import as_table, held
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.generalized_linear_model import generalized_linear_model, target_classes
 from fedspan.statistics.regression.parts.design_rows import missing
 from fedspan.statistics.regression.parts.regression_model import FedRegression
-
-Array = NDArray[Any]
-Numbers = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)
@@ -88,12 +85,12 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     classes: Sequence[Any] | None = None
     max_rounds: int = 25
 
-    def decision_function(self, X: Any, *, site: Any = None) -> Numbers:
+    def decision_function(self, X: Any, *, site: Any = None) -> Floats:
         """Return the logits of the second class (n,), or with more than two classes the predictors of all (n, k)."""
         found = self._linear(X, site)
         return found[:, 0] if len(self.classes_) == 2 else np.hstack([np.zeros((len(found), 1)), found])
 
-    def predict_proba(self, X: Any, *, site: Any = None) -> Numbers:
+    def predict_proba(self, X: Any, *, site: Any = None) -> Floats:
         """Return the probability of each class (n, k); `site` is the site of all rows or of each."""
         found = self.decision_function(X, site=site)
         if found.ndim == 1:
@@ -154,7 +151,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
             raise InputError(f"classes={self.classes!r} must have two different labels or more")
         return found
 
-    def _set_coefficients(self, slopes: Numbers, intercepts: Numbers) -> None:
+    def _set_coefficients(self, slopes: Floats, intercepts: Floats) -> None:
         self.coef_, self.intercept_ = slopes, intercepts
 
     def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:

@@ -2,12 +2,14 @@
 
 Parquet: 2,000,000 rows x 50 columns in single precision, in ten files at ten sites. Made-up rows: 20 columns at ten
 sites, which a stream makes by repeating one block, so that nothing is read from a disk. Peers take the products of the
-same blocks about no centre, and check nothing. By name also a detector of the same Parquet files: time and memory.
+same blocks about no centre, and check nothing. By name also time and memory of PCA, k-means and a detector of such
+Parquet files: ``FEDSPAN_STREAM_ROWS=75000000`` for 15 GB of them, in the folder for temporary files (``TMPDIR``).
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from sklearn.base import clone
 
 import fedspan as fs
 from benchmarks.battery.ratio import Ratio, compared
@@ -25,8 +28,10 @@ from fedspan.federation.site.row_stream import RowStream
 
 PROCESSES = 1
 SITES, ROWS, COLUMNS, MADE_UP = 10, 2_000_000, 50, 20
+ROWS_BY_NAME = int(os.environ.get("FEDSPAN_STREAM_ROWS", ROWS))
 SIZES = (10**6, 10**7, 10**8)
 READ = 40_000
+_GROUP = 100_000
 
 
 class Repeated(RowStream):
@@ -80,29 +85,39 @@ def compare() -> Iterator[Ratio]:
 def main() -> None:
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
-        files = [_file(Path(folder) / f"part-{number}.parquet", rng) for number in range(SITES)]
-        with multiprocessing.get_context("spawn").Pool(1) as pool:  # a new process: its peak of memory is this fit's
-            seconds, memory = pool.apply(_detector, (files,))
-    print(
-        f"FedAnomalyDetector of {ROWS:,} rows x {COLUMNS} in Parquet files at {SITES} sites: {seconds:.0f} s of "
-        f"processor time, {memory:.0f} MB of memory beside the libraries"
-    )
+        files = [_file(Path(folder) / f"part-{number}.parquet", rng, ROWS_BY_NAME) for number in range(SITES)]
+        print(f"{ROWS_BY_NAME:,} rows x {COLUMNS} in Parquet files at {SITES} sites")
+        for what in ("FedPCA", "FedKMeans", "FedAnomalyDetector"):
+            with multiprocessing.get_context("spawn").Pool(
+                1
+            ) as pool:  # a new process: its peak of memory is this fit's
+                seconds, memory = pool.apply(_spent, (what, files))
+            print(
+                f"{what}: {seconds:.0f} s of processor time, {memory:.0f} MB of memory beside the libraries", flush=True
+            )
 
 
-def _detector(files: list[Path]) -> tuple[float, float]:
+def _spent(what: str, files: list[Path]) -> tuple[float, float]:
     """Return the processor time and memory of a fit, after a small one that loads all libraries."""
-    fs.FedAnomalyDetector(random_state=0).fit(np.random.default_rng(0).normal(size=(200, 5)), sites=np.arange(200) % 3)
+    model = {
+        "FedPCA": fs.FedPCA(10),
+        "FedKMeans": fs.FedKMeans(8, random_state=0),
+        "FedAnomalyDetector": fs.FedAnomalyDetector(random_state=0),
+    }[what]
+    clone(model).fit(np.random.default_rng(0).normal(size=(200, 12)), sites=np.arange(200) % 3)
     next(fs.stream(files[0]).batches(1))
     before, begin = _peak(), time.process_time()
-    fs.FedAnomalyDetector(random_state=0).fit(fs.federate({file.name: fs.stream(file) for file in files}))
+    model.fit(fs.federate({file.name: fs.stream(file) for file in files}))
     return time.process_time() - begin, _peak() - before
 
 
-def _file(path: Path, rng: np.random.Generator) -> Path:
-    X = rng.standard_normal((ROWS // SITES, COLUMNS), dtype=np.float32)
-    X[:, 1:] += X[:, :1]
-    table = pa.table({f"c{j}": X[:, j] for j in range(COLUMNS)})
-    pq.write_table(table, path, row_group_size=100_000, compression="NONE", use_dictionary=False)
+def _file(path: Path, rng: np.random.Generator, rows: int = ROWS) -> Path:
+    schema = pa.schema([(f"c{j}", pa.float32()) for j in range(COLUMNS)])
+    with pq.ParquetWriter(path, schema, compression="NONE", use_dictionary=False) as file:
+        for start in range(0, rows // SITES, _GROUP):
+            X = rng.standard_normal((min(_GROUP, rows // SITES - start), COLUMNS), dtype=np.float32)
+            X[:, 1:] += X[:, :1]
+            file.write_table(pa.table({f"c{j}": X[:, j] for j in range(COLUMNS)}))
     return path
 
 

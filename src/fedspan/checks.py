@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, MissingPackageError
 
 #: The most lists and objects in JSON from outside.
 MOST_BRACKETS = 2**20
@@ -144,6 +144,15 @@ def damage_refused(what: str) -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
         raise InputError(f"this is not a {what}, or it is damaged ({type(error).__name__})") from None
+
+
+def needs_pandas(what: str = "to_frame()") -> Any:
+    """Return pandas, or refuse what needs it where it is not installed."""
+    try:
+        import pandas
+    except ImportError:
+        raise MissingPackageError(f"{what} needs pandas: pip install '.[tables]' in a checkout") from None
+    return pandas
 
 
 def frames_inside() -> int:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.checks import damage_refused, json_value
-from fedspan.errors import InputError
+from fedspan.checks import damage_refused, json_value, needs_pandas
 from fedspan.federation.message_sizes import read, written
 from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import NOT_ENDED, Ending, Failure
@@ -219,10 +218,7 @@ class RunRecord:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per call: requested and failed sites, bytes, seconds, metrics logged after it."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InputError("to_frame() needs pandas: install it with 'pip install .[tables]' in a checkout") from None
+        pd = needs_pandas()
         rows = []
         for i, call in enumerate(self.calls):
             # What was logged before the first call is shown with it.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.checks import whole_number
+from fedspan.checks import needs_pandas, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Flags, Index, Labels, Matrix, Vector
@@ -65,7 +65,7 @@ class Crosstab(ShownFrame):
 
     def to_frame(self, margins: bool = False) -> pd.DataFrame:
         """Return the counts as ``pandas.crosstab`` does, with `margins` also the totals."""
-        import pandas as pd
+        pd = needs_pandas()
 
         values, rows, columns = self.counts, list(self.row_names), list(self.column_names)
         if margins:

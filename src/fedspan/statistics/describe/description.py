@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedspan.checks import needs_pandas
 from fedspan.federation import RunRecord
 from fedspan.federation.site.parameters import Matrix, Stack, Vector
 from fedspan.statistics.describe.parts.group_tests import GroupTest
@@ -93,7 +94,7 @@ class Description(ShownFrame):
 
         The columns are those of ``pandas.DataFrame.describe(include="all")``, and the number of missing cells.
         """
-        import pandas as pd
+        pd = needs_pandas()
 
         G = 1 + len(self.groups)
         top = [self._top(column, g) for column in self.columns for g in range(G)]
@@ -113,7 +114,7 @@ class Description(ShownFrame):
 
     def categories_frame(self) -> pd.DataFrame:
         """Return the number of rows of each name of each column of text: a column for all rows, one for each group."""
-        import pandas as pd
+        pd = needs_pandas()
 
         index = [(column, name) for column, found in self.categories.items() for name in (*found.names, OTHER, MISSING)]
         counts = [found.counts.T for found in self.categories.values()]
@@ -130,7 +131,7 @@ class Description(ShownFrame):
         With groups there are p values of the tests, and the largest standardised difference ("SMD"). Where a group has
         the name of such a column, the column is in brackets. Suppressed cells are empty.
         """
-        import pandas as pd
+        pd = needs_pandas()
 
         index: list[tuple[str, str]] = [("n", "")]
         lines: list[list[str]] = [[_whole(value) for value in self.rows]]

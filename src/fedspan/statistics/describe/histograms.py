@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedspan.arrays import Counts
-from fedspan.checks import whole_number
+from fedspan.checks import needs_pandas, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord
 from fedspan.federation.site.parameters import Matrix, Vector
@@ -64,7 +64,7 @@ class Histogram(ShownFrame):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each bin, with its edges, and a column of counts for all rows and each group."""
-        import pandas as pd
+        pd = needs_pandas()
 
         edges = np.r_[-np.inf, self.edges, np.inf]
         counts = np.column_stack([self.below, self.counts, self.above]).T

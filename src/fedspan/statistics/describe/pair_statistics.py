@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import one_of, whole_number
+from fedspan.checks import needs_pandas, one_of, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Flags, Matrix, Vector
@@ -115,7 +115,7 @@ class PairTable(ShownFrame):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the numbers as ``pandas.DataFrame.corr`` and ``cov`` do."""
-        import pandas as pd
+        pd = needs_pandas()
 
         return pd.DataFrame(self.values, index=list(self.columns), columns=list(self.columns))
 

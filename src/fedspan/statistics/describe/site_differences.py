@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.arrays import Counts
-from fedspan.checks import real_number, whole_number
+from fedspan.checks import needs_pandas, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Flags, Labels, Matrix, Positive, Vector
@@ -106,7 +106,7 @@ class SiteDifferences(ShownFrame):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each test."""
-        import pandas as pd
+        pd = needs_pandas()
 
         return pd.DataFrame(map(asdict, self.tests), columns=[field.name for field in fields(SiteDifference)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 from fedspan.federation import Federation
@@ -28,6 +29,8 @@ class ShownFrame(OfRun, ABC):
         """Return the result as a data frame."""
 
     def __repr__(self) -> str:
+        if find_spec("pandas") is None:
+            return f"<{type(self).__name__}: a table, once pandas is installed>"
         return str(self.to_frame().to_string(max_rows=60, float_format=lambda value: f"{value:.6g}"))
 
     def _repr_html_(self) -> str:

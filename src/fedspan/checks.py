@@ -146,13 +146,12 @@ def damage_refused(what: str) -> Iterator[None]:
         raise InputError(f"this is not a {what}, or it is damaged ({type(error).__name__})") from None
 
 
-def needs_pandas(what: str = "to_frame()") -> Any:
-    """Return pandas, or refuse what needs it where it is not installed."""
+def needs_pandas(what: str = "to_frame()") -> None:
+    """Refuse what needs pandas where it is not installed."""
     try:
-        import pandas
+        import pandas  # noqa: F401
     except ImportError:
         raise MissingPackageError(f"{what} needs pandas: pip install '.[tables]' in a checkout") from None
-    return pandas
 
 
 def frames_inside() -> int:

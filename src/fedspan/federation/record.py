@@ -218,7 +218,9 @@ class RunRecord:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per call: requested and failed sites, bytes, seconds, metrics logged after it."""
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
+
         rows = []
         for i, call in enumerate(self.calls):
             # What was logged before the first call is shown with it.

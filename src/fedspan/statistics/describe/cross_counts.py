@@ -65,7 +65,8 @@ class Crosstab(ShownFrame):
 
     def to_frame(self, margins: bool = False) -> pd.DataFrame:
         """Return the counts as ``pandas.crosstab`` does, with `margins` also the totals."""
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
 
         values, rows, columns = self.counts, list(self.row_names), list(self.column_names)
         if margins:

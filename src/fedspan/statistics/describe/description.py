@@ -94,7 +94,8 @@ class Description(ShownFrame):
 
         The columns are those of ``pandas.DataFrame.describe(include="all")``, and the number of missing cells.
         """
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
 
         G = 1 + len(self.groups)
         top = [self._top(column, g) for column in self.columns for g in range(G)]
@@ -114,7 +115,8 @@ class Description(ShownFrame):
 
     def categories_frame(self) -> pd.DataFrame:
         """Return the number of rows of each name of each column of text: a column for all rows, one for each group."""
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
 
         index = [(column, name) for column, found in self.categories.items() for name in (*found.names, OTHER, MISSING)]
         counts = [found.counts.T for found in self.categories.values()]
@@ -131,7 +133,8 @@ class Description(ShownFrame):
         With groups there are p values of the tests, and the largest standardised difference ("SMD"). Where a group has
         the name of such a column, the column is in brackets. Suppressed cells are empty.
         """
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
 
         index: list[tuple[str, str]] = [("n", "")]
         lines: list[list[str]] = [[_whole(value) for value in self.rows]]

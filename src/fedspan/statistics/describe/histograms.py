@@ -64,7 +64,8 @@ class Histogram(ShownFrame):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each bin, with its edges, and a column of counts for all rows and each group."""
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
 
         edges = np.r_[-np.inf, self.edges, np.inf]
         counts = np.column_stack([self.below, self.counts, self.above]).T

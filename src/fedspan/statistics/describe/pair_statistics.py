@@ -115,7 +115,8 @@ class PairTable(ShownFrame):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the numbers as ``pandas.DataFrame.corr`` and ``cov`` do."""
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
 
         return pd.DataFrame(self.values, index=list(self.columns), columns=list(self.columns))
 

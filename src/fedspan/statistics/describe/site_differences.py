@@ -106,7 +106,8 @@ class SiteDifferences(ShownFrame):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each test."""
-        pd = needs_pandas()
+        needs_pandas()
+        import pandas as pd
 
         return pd.DataFrame(map(asdict, self.tests), columns=[field.name for field in fields(SiteDifference)])
 

@@ -111,7 +111,7 @@ def _filled_again(kept: Vector, encoder: FedTabularEncoder, moved: Vector) -> Ve
     """
     mean, scale = _units(encoder)
     mixing, shift = np.eye(len(mean)), np.zeros(len(mean))
-    marks = encoder.marks_of_numbers()
+    marks = encoder._marks_of_numbers()
     mixing[marks - 1, marks] = moved[marks - 1] * scale[marks]
     shift[marks - 1] = moved[marks - 1] * mean[marks]
     return mixed_columns(kept, mixing, shift)

@@ -183,7 +183,7 @@ class FedTabularEncoder(FedTransformer, LearnsOn):
         columns = _check_feature_names_in(self, input_features)
         return np.array(self._encoding.labels([str(column) for column in columns]), dtype=object)
 
-    def marks_of_numbers(self) -> NDArray[np.intp]:
+    def _marks_of_numbers(self) -> NDArray[np.intp]:
         """Return the places of encoded columns that mark missing numbers; each is behind its number."""
         marks = np.flatnonzero(self._encoding.stands_for("missing"))
         return marks[self._encoding.stands_for("value")[marks - 1]]

@@ -64,7 +64,7 @@ class Space:
             V = self.into(vectors)
             which, near = nearest(V, self.rows, 2, either=self.lost > 0)
             which, floor = which[:, 0], 1e-13 * (1 + np.abs(V).max(axis=1))
-            ratio = (near[:, 0] + floor) / (near[:, 1] + floor)
+            ratio = np.minimum((near[:, 0] + floor) / (near[:, 1] + floor), 1.0)  # NaN where a vector is not finite
         share = 1.0
         if self.lost:  # (0, 0, 5) is (0, 0, 1) times a factor, and adds no information
             different = (np.diff(np.sort(np.abs(vectors)), axis=1, prepend=0.0) > 0).sum(axis=1)

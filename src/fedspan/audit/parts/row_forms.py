@@ -99,7 +99,9 @@ def exponential_space(name: str, view: Matrix, bits: Matrix) -> Space:
 
     def into(V: Matrix) -> Matrix:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return lines.into(np.log(V))
+            logarithms = np.log(V)
+            logarithms[~np.isfinite(logarithms).all(axis=1)] = np.nan
+            return lines.into(logarithms)
 
     return replace(lines, name=f"exponentials of {name or 'the'} rows", into=into)
 

@@ -172,8 +172,9 @@ def warn_of_rule(who: ClusterAssignment, refused: tuple[int, ...], rule: Aggrega
     """Warn of clusters too small for the aggregator, or for its number of malicious sites, and of sites that copy."""
     if rule is None:
         return
-    answered = np.flatnonzero(who.labels >= 0)
-    copies = [who.sites[place] for place in answered[~first_of_copies(who.losses[answered])]]
+    answered = np.flatnonzero((who.labels >= 0) & (who.counts > 0))
+    first = first_of_copies(who.losses[answered]) if len(answered) > 1 else np.ones(len(answered), dtype=bool)
+    copies = [who.sites[place] for place in answered[~first]]
     if copies:
         warnings.warn(
             f"{len(copies)} of {len(who.sites)} sites repeat the losses of another site ({', '.join(copies[:5])}"

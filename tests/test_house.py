@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -36,3 +37,11 @@ def test_no_folder_is_long():
     numbers = {folder: len(list(folder.glob("*.py"))) for folder in HOUSE.rglob("*") if folder.is_dir()}
     long = sorted(str(folder.relative_to(HOUSE)) for folder, number in numbers.items() if number > MOST_FILES)
     assert long == [], f"a folder has at most {MOST_FILES} modules: group some in a folder, or in parts/"
+
+
+def test_the_types_of_arrays_are_defined_once():
+    """A gateway's modules stand alone on small devices, and import nothing of the house."""
+    again = re.compile(r"^(Array|Floats|Matrix|Vector) = NDArray\[(Any|np\.float64)\]$", flags=re.MULTILINE)
+    files = [path for path in HOUSE.rglob("*.py") if path.parent.name != "gateway" and path.name != "arrays.py"]
+    found = [path.relative_to(HOUSE).as_posix() for path in files if again.search(path.read_text(encoding="utf-8"))]
+    assert found == [], "import Array, Floats, Vector or Matrix from fedspan.arrays"

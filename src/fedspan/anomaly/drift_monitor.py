@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 
 from fedspan.anomaly.drift import (
@@ -33,12 +32,12 @@ from fedspan.anomaly.drift import (
     shown,
     training_rows,
 )
+from fedspan.arrays import Vector
 from fedspan.checks import damage_refused, json_value, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.gateway.scorer import read_arrays
 from fedspan.persistence import load as load_model
 
-Vector = NDArray[np.float64]
 Counts = list[Vector]
 
 #: Windows that are compared together, for all rows and for single sites.

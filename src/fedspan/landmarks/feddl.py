@@ -25,8 +25,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedspan.arrays import Matrix
 from fedspan.checks import frames_inside
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Total
@@ -56,7 +56,6 @@ from fedspan.landmarks.parts.principal_view import (
 from fedspan.sums.moments import Moments, moments
 from fedspan.sums.plausible_totals import ABSURD, CountedRows, whole
 
-Matrix = NDArray[np.float64]
 #: A round: by how much the landmarks move, the sites' total, and what the record keeps.
 Move = tuple[Matrix, Total, dict[str, float]]
 

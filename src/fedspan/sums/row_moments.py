@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyr, dsyrk
 
+from fedspan.arrays import Matrix
 from fedspan.federation.site.parameters import Vector
-
-Matrix = NDArray[np.float64]
 
 Block = tuple[NDArray[Any], Vector | None]
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.checks import real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
@@ -25,7 +26,6 @@ from fedspan.pca.subspace_iteration import subspace_iteration
 from fedspan.sums.moments import Moments
 from fedspan.sums.row_transforms import standardize
 
-Array = NDArray[Any]
 #: A number of axes, a share of the variance, "auto", or None for the columns themselves.
 Reduce = int | float | str | None
 

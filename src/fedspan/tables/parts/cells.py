@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site.parameters import Matrix, Vector
 from fedspan.gateway.cell_text import LARGEST, name, number
 from fedspan.sums.row_blocks import width
 
-Array = NDArray[Any]
 Codes = NDArray[np.intp]
 
 #: Tables are read in blocks of at most this number of cells.

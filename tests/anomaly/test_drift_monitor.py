@@ -104,6 +104,23 @@ def test_secure_sums_are_watched_together():
     assert found.sites == ()
 
 
+def test_a_site_that_is_off_is_no_drift():
+    """Sites that differ, of which one is off in some windows, and another has more rows."""
+    model = fs.FedPCADetector().fit(apart([1000, 1000, 1000], 0))
+    monitor = fs.DriftMonitor(model)
+    for hour, sizes in enumerate([[1000, 1000, 1000]] * 6 + [[1000, 1000, 0], [500, 1500, 1000], [1000, 1000, 1000]]):
+        assert not monitor.watch(apart(sizes, hour + 1)).drifted
+    assert monitor.watch(apart([1000, 1000, 0], 20, moved=1.0)).drifted
+
+
+def apart(sizes, seed, moved=0.0):
+    sites = []
+    for number, n in enumerate(sizes):
+        X = rows(n, 10 * seed + number, moved) + 1.5 * number
+        sites += [fs.Site(f"site-{number}", X)] if n else []
+    return fs.LocalFederation(sites)
+
+
 def frames(seed, moved=0.0):
     """Rows with a text column, half of each name: in units of its deviation these are -1 and 1."""
     rng = np.random.default_rng(seed)

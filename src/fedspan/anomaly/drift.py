@@ -248,10 +248,11 @@ def compared(
     times: int = 1,
     margin: float = 0.0,
     alike: float = 1.0,
+    mix: float = 0.0,
 ) -> tuple[Comparison, ...]:
     """Return all tests, the clearest first, with p-values for `times` as many tests; `alike` rows count as one.
 
-    A difference of scores counts beyond the `margin`.
+    A difference counts beyond `mix`, and one of scores beyond `mix` and the `margin`.
     """
     found = []
     for (of, name), old, new in zip(names, before, now, strict=True):
@@ -259,7 +260,7 @@ def compared(
         if not n or not m:
             continue
         difference = float(np.abs(np.cumsum(old) / n - np.cumsum(new) / m).max())
-        beyond = max(0.0, difference - margin) if of == "score" else difference
+        beyond = max(0.0, difference - mix - (margin if of == "score" else 0.0))
         p = min(1.0, times * len(now) * 2.0 * float(np.exp(-2.0 * beyond**2 * n * m / (n + m) / alike)))
         a, b = (old + _HALF) / (n + _HALF * len(old)), (new + _HALF) / (m + _HALF * len(new))
         found.append(Comparison(of, name, difference, p, float(np.sum((b - a) * np.log(b / a)))))

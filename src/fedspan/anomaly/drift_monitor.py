@@ -5,7 +5,9 @@ one window; a slow one adds up. All tests of a window, of all spans, columns and
 without drift at most a share `alpha` of the windows of independent rows raises an alarm, whatever the distributions
 and however long the stream. Where rows that follow one another are alike, `alike` of them count as one.
 
-A site is compared with its own first windows, since sites may differ from one another.
+A site is compared with its own first windows, since sites may differ from one another. If a site is off, or has more
+rows than usual, the distribution of all rows changes by at most the change of the sites' shares. So a difference of all
+rows counts beyond that.
 """
 
 from __future__ import annotations
@@ -88,9 +90,11 @@ class _Stream:
     alike: float
     last: list[tuple[str, Counts]] = field(default_factory=list)
     margin: float = 0.0
+    mixes: list[float] = field(default_factory=list)
 
-    def add(self, name: str, counts: Counts, most: int) -> None:
+    def add(self, name: str, counts: Counts, most: int, mix: float = 0.0) -> None:
         self.last = [*self.last, (name, counts)][-most:]
+        self.mixes = [*self.mixes, mix][-most:]
 
     def found(self, spans: Sequence[int], alpha: float, names: list[tuple[str, str]]) -> tuple[Drift, int]:
         """Return the clearest of the comparisons of the last windows, and its span."""
@@ -116,7 +120,8 @@ class _Stream:
 
     def _of(self, span: int, alpha: float, names: list[tuple[str, str]], times: int) -> Drift:
         now = _summed([counts for _, counts in self.last[-span:]])
-        return Drift(int(now[0].sum()), alpha, compared(self.before, now, names, times, self.margin, self.alike))
+        mix = max(self.mixes[-span:])
+        return Drift(int(now[0].sum()), alpha, compared(self.before, now, names, times, self.margin, self.alike, mix))
 
 
 class DriftMonitor:
@@ -179,7 +184,7 @@ class DriftMonitor:
         if any(known.name == name for known in self.windows):
             return None
         now = counted(self.model, shown(self.before, X), sites, self._edges, self._view)
-        self._all.add(name, now.counts, SPANS[-1])
+        self._all.add(name, now.counts, SPANS[-1], self._mix(now))
         names = names_of(self.model, self._view)
         able = [site for site in now.sites if self._seen.get(site, 0) >= self.settle]
         found, span = self._all.found(SPANS, self.alpha / 2.0 if now.sites else self.alpha, names)
@@ -203,6 +208,16 @@ class DriftMonitor:
         names = [name for name, _ in self._all.last]
         recent = [counts for _, counts in self._all.last[names.index(since) if since in names else -1 :]]
         self._begin(Baseline(self._edges, _summed(recent), {}, self._view))
+
+    def _mix(self, now: Baseline) -> float:
+        """Return how far the sites' shares of the rows are from those in their first windows."""
+        if not self._sites:
+            return 0.0
+        usual = {site: float(known.before[0].sum()) / self._seen[site] for site, known in self._sites.items()}
+        rows = {site: float(counts[0].sum()) for site, counts in now.sites.items()}
+        whole, all_usual = max(sum(rows.values()), 1.0), max(sum(usual.values()), 1.0)
+        apart = [abs(rows.get(site, 0.0) / whole - usual.get(site, 0.0) / all_usual) for site in rows.keys() | usual]
+        return sum(apart) / 2.0
 
     def _settle(self, site: str, counts: Counts) -> None:
         """Add a window to the first ones of a site."""
@@ -251,6 +266,7 @@ class DriftMonitor:
             "seen": self._seen,
             "edges": self._edges.tolist(),
             "margin": self._all.margin,
+            "mixes": {name: stream.mixes for name, stream in streams.items()},
             "streams": {name: [window for window, _ in stream.last] for name, stream in streams.items()},
             "windows": [asdict(window) for window in self.windows],
         }
@@ -286,6 +302,7 @@ class DriftMonitor:
         for number, (name, windows) in enumerate(about["streams"].items()):
             counts = [[arrays[f"{number}-{i}-{j}"] for j in range(len(names))] for i in range(len(windows) + 1)]
             stream = _Stream(counts[0], made.alike, list(zip(windows, counts[1:], strict=True)))
+            stream.mixes = [float(mix) for mix in about["mixes"][name]]
             if name:
                 made._sites[name] = stream
             else:

@@ -61,6 +61,20 @@ def test_a_file_that_was_rotated_before_its_first_row_is_known_again(model, tmp_
     assert run(model, rows).rows == 3
 
 
+def test_a_file_of_which_the_names_alone_were_read_is_not_taken_for_a_later_one(model, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("feature 0,feature 1\n", encoding="utf-8")
+    assert run(model, rows).lines == 1
+    for age in (2, 1):
+        with rows.open("a", encoding="utf-8") as file:
+            file.write(f"0.{age},0\n")
+        os.utime(rows, (10 - age, 10 - age))
+        rows.rename(tmp_path / f"rows.csv.{age}")
+        rows.write_text("feature 0,feature 1\n", encoding="utf-8")
+    kept = run(model, rows)
+    assert (kept.rows, kept.bad) == (2, 0)
+
+
 def test_a_file_that_is_longer_and_not_the_one_that_was_read_is_refused(model, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text(text(0.1, 0.2), encoding="utf-8")

@@ -64,16 +64,16 @@ def lines_of(descriptor: int) -> Iterator[list[Line]]:
 class RowFile:
     """A file of lines, opened behind those that are dealt with.
 
-    `before` are the bytes just before `offset`, as `known_by` gave them; where there are none, the file is the one
-    with this `inode`, or else `path`. ``FileNotFoundError``: no file has these bytes.
+    `before` are the bytes just before `offset`, as `known_by` gave them. Of the files that have them it is the one with
+    this `inode`, or else `path`, or the last one that was rotated. ``FileNotFoundError``: no file has these bytes.
     """
 
     def __init__(self, path: Path, offset: int = 0, before: bytes = b"", inode: int = 0) -> None:
         self._path, self._done = path, set[tuple[int, int]]()
         last_first = sorted(self._rotated(), key=lambda pair: -pair[0].st_mtime_ns)
         candidates = [path, *(file for _, file in last_first)]
-        if not before and inode:
-            candidates.sort(key=lambda file: not file.exists() or file.stat().st_ino != inode)  # others stay in order
+        if inode:  # first: several files may begin with the same names of columns; the others stay in order
+            candidates.sort(key=lambda file: not file.exists() or file.stat().st_ino != inode)
         for candidate in candidates:
             try:
                 self._descriptor = os.open(candidate, os.O_RDONLY)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.durable.append_file import AppendFile
 from fedspan.errors import InputError, JournalError, QuorumError
 from fedspan.federation.journal import Journal, read_journal
 from tests.durable.entries import entry_bounds
@@ -355,6 +356,29 @@ def test_a_journal_is_read_by_others_as_it_was_written(journal):
         journal.write_bytes(wrong)
         with pytest.raises(JournalError, match="is damaged or was altered"):
             read_journal(journal)
+
+
+@fs.step
+def first_column(site):
+    return {"x": site.X[:, 0]}
+
+
+def test_replies_of_two_sizes_are_read_as_they_were_written(tmp_path):
+    """Those of one size are written with one size."""
+    rows = {"a": 2, "b": 3, "c": 3}
+    sites = [fs.Site(name, np.full((n, 1), float(n))) for name, n in rows.items()]
+    with fs.LocalFederation(sites, run_dir=tmp_path) as fed:
+        fed.ask(first_column)
+    (entry,) = read_journal(next(tmp_path.glob("run-*")) / "journal")[1]
+    assert {name: len(reply["x"]) for name, reply in entry.collected.replies.items()} == rows
+
+
+def test_an_entry_that_lacks_a_field_is_damage(journal):
+    file = AppendFile(journal, accept=lambda entry: None)
+    file.append({"number": 10})
+    file.close()
+    with pytest.raises(JournalError, match="is damaged in one of its calls: KeyError"):
+        list(read_journal(journal)[1])
 
 
 def test_the_bytes_of_a_secure_sum_are_journaled_with_it(tmp_path):

@@ -75,3 +75,5 @@ def test_a_map_keeps_neighbours_together_and_is_repeatable():
     assert shared_neighbors(found, indices[:, :10]) > 0.4
     assert [steps for steps, _ in seen] == list(range(1, 121))
     assert divergence < seen[0][1]
+    pull, push = layout._attraction(Y, shares).numpy(), layout._repulsion(Y).force.numpy()
+    assert np.linalg.norm(pull - push) < 0.1 * np.linalg.norm(push)  # without exaggeration in the end

@@ -200,6 +200,22 @@ def test_a_form_that_is_too_long_is_not_read(server, length):
     assert send(server, "POST", "/pause", Content_Length=length)[0] == 413
 
 
+def test_visitors_who_send_slowly_keep_no_other_one_out(server, monkeypatch, capfd):
+    """Each of them had a thread for as long as it sent a letter now and then."""
+    monkeypatch.setattr(page_server, "MOST_CONNECTIONS", 5)
+    slow = [socket.create_connection(("127.0.0.1", server.port), timeout=120) for _ in range(20)]
+    for link in slow:
+        with suppress(OSError):  # it has ended already
+            link.sendall(b"POST /login HTTP/1.1\r\nContent-Length: 1000\r\n\r\na")
+    assert send(server, "GET", "/")[0] == 401
+    for link in slow[:-5]:
+        with suppress(ConnectionResetError):
+            link.recv(1)  # the server has ended it
+    for link in slow:
+        link.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_file_with_a_token_must_be_private_and_long(tmp_path):
     file = tmp_path / "token"
     token = token_in(file)

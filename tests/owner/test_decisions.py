@@ -134,6 +134,22 @@ def test_a_refusal_has_the_owners_reason(desk):
     assert "has refused this study: because" in desk.ask(run="Demo#0 x", study="t1")
 
 
+def test_a_longer_ticket_of_a_user_takes_no_decision_from_the_owner(desk):
+    """A study "t1" could not be withdrawn once the user had proposed another one as "t12"."""
+    approved(desk)
+    decisions = Decisions(desk.owned.file.decisions)
+    decisions.propose("alice", "t12", plan(3))
+    assert decisions.decide("t1", REFUSED, "withdrawn").ticket == "t1"
+    assert "has refused this study: withdrawn" in desk.ask(run="Demo#0 x", study="t1")
+
+
+@pytest.mark.parametrize("name", ["Demo#0 x\u202e", "Demo#0\nx", "Demo#0 \x1b[2J"])
+def test_a_run_has_a_name_by_which_the_owner_can_stop_it(desk, name):
+    """Pages and terminals show such signs in another way, and what they sent back was not the run."""
+    assert "no control signs" in desk.ask(run=name)
+    assert "no control signs" in desk.ask(run="Demo#0 x", study=name)
+
+
 def test_pause_stop_and_resume_count_at_once(desk):
     approved(desk, planned=plan(9))
     ask = {"run": "Demo#0 x", "study": "t1"}

@@ -209,7 +209,7 @@ class OwnerPages:
                 f"at most {plural(sum(run.calls for run in plan.runs), 'call')}, in {plural(len(plan.runs), 'run')}",
             ),
             (
-                "privacy cost",
+                "privacy cost, as the user states it",
                 "; ".join(run.privacy for run in plan.runs if run.privacy) or "no noise: no budget is spent",
             ),
             ("approval covers", f"the study {plan.digest[:12]}: these steps, parameters and numbers of calls"),

@@ -9,9 +9,12 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import secrets
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +28,8 @@ from fedspan.errors import FedspanError, InputError
 
 #: Seconds that a session lasts; bytes of the largest form; seconds that a wrong token costs; letters of the shortest.
 SESSION, LARGEST_FORM, WRONG, SHORTEST = 12 * 3600.0, 2**16, 1.0, 12
+#: Connections that are open at a time.
+MOST_CONNECTIONS = 64
 
 
 @dataclass(frozen=True)
@@ -167,8 +172,37 @@ class PageServer:
 
 
 class _Threads(ThreadingHTTPServer):
+    """A thread for each connection; of too many the oldest ends. A visitor who sends slowly keeps no other one out."""
+
     daemon_threads = True
     request_queue_size = 32
+
+    def __init__(self, *arguments: Any) -> None:
+        self._connections: dict[Any, None] = {}  # the oldest first
+        self._changing = threading.Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread of its own."""
+        with self._changing:
+            if len(self._connections) >= MOST_CONNECTIONS:
+                oldest = next(iter(self._connections))
+                del self._connections[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread then reads the end, and closes it
+            self._connections[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._changing:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report an error, but no visitor who has left or is too slow."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

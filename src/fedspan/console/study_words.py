@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import sys
 from dataclasses import dataclass
 
 import fedspan
+from fedspan.federation.site.discovery import install_steps
 from fedspan.owner.decisions import Proposal
 from fedspan.owner.rules import Rules
 from fedspan.owner.study_plan import SECURE, TRANSFORM, PlannedRun, PlannedStep, StudyPlan, is_shape
@@ -61,14 +62,16 @@ def step_words(step: PlannedStep, rules: Rules | None = None) -> StepWords:
 
 
 def computes(run: PlannedRun) -> str:
-    """Return what a run computes: the first sentence of what is installed here under its name."""
-    found: object = getattr(fedspan, run.what, None) if run.what.isidentifier() else None
+    """Return what a run computes: the first sentence of what is installed here under its name.
+
+    The name is the user's. Only modules that define steps, or are loaded already, are looked at, and none is imported
+    for it: `fedspan.__main__` would start the command line.
+    """
     module, _, name = run.what.rpartition(".")
-    if found is None and module.startswith("fedspan."):
-        try:
-            found = getattr(importlib.import_module(module), name, None)
-        except ImportError:
-            found = None
+    found: object = getattr(fedspan, name, None) if not module and name in fedspan.__all__ else None
+    if module.startswith("fedspan."):
+        install_steps()
+        found = getattr(sys.modules.get(module), name, None)
     doc = inspect.getdoc(found) if found is not None and callable(found) else None
     return " ".join((doc or "").partition("\n\n")[0].split()).replace("`", "") or "not known to this site"
 
@@ -105,5 +108,5 @@ def study_lines(proposal: Proposal, rules: Rules | None = None) -> list[str]:
             lines.append(f"      reveals {REVEALS[words.reveals]}; {words.seen}")
             lines += [f"      fixed: {words.fixed}"] if words.fixed else []
             lines += [f"      {words.against}"] if words.against else []
-        lines.append(f"    privacy: {run.privacy or 'no noise, so that no budget is spent'}")
-    return lines
+        lines.append(f"    privacy, as the user states it: {run.privacy or 'no noise, so that no budget is spent'}")
+    return [line.replace("\n", " ") for line in lines]  # a text of the user's makes no lines of its own

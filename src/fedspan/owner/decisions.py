@@ -6,7 +6,7 @@ decision counts at once, whichever process made it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,12 +144,12 @@ class Decisions:
             raise PolicyError(f"this site's owner has stopped this run{_because(self.stopped[run])}")
 
     def _found(self, ticket: str) -> Proposal:
-        """Return the one proposal whose ticket begins with this text."""
-        found = [one for name, one in self.proposals.items() if ticket and name.startswith(ticket)]
+        """Return the proposal of this ticket, or the one whose ticket begins with this text."""
+        found = begins_with(ticket, self.proposals)
         if len(found) != 1:
             state = "no study is" if not found else "several studies are"
             raise PolicyError(f"{state} called {ticket!r} here: 'fedspan site studies' lists them")
-        return found[0]
+        return self.proposals[found[0]]
 
     def _append(self, kind: str, **fields: Any) -> None:
         self._file.append({"kind": kind, "when": now().isoformat(timespec="seconds"), **fields})
@@ -202,6 +202,16 @@ class Decisions:
                 yield
         except AppendFileError as error:
             raise DecisionsError(f"the file of this site's decisions {error}, and nothing runs without it") from None
+
+
+def begins_with(text: str, names: Iterable[str]) -> list[str]:
+    """Return the names that begin with a text; a name that is equal to it alone, whatever else users have proposed.
+
+    >>> begins_with("ab", ["ab", "abc"]), begins_with("a", ["ab", "abc"]), begins_with("", ["ab"])
+    (['ab'], ['ab', 'abc'], [])
+    """
+    found = [name for name in names if text and name.startswith(text)]
+    return [text] if text in found else found
 
 
 def run_name(run: str) -> str:

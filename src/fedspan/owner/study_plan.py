@@ -25,6 +25,7 @@ TRANSFORM = ", transform "
 ABSENT = ("not given",)
 #: How a step is called whose replies are added up by a secure sum.
 SECURE = "secure sum"
+_HOWS = ("ask", "sum", "mean", "merge", SECURE)
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ def _run(raw: Any) -> PlannedRun:
 def _step(raw: Any) -> PlannedStep:
     _keys(raw, "step", "calls", "how", "transforms", "parameters")
     if type(raw["calls"]) is not int or not 0 < raw["calls"] <= 10**9 or len(raw["parameters"]) > _MOST:
+        raise ValueError
+    if raw["how"] not in _HOWS:  # other words would stand on the owner's page as who sees the reply
         raise ValueError
     parameters = {_text(name): tuple(map(_text, _list(values))) for name, values in raw["parameters"].items()}
     transforms = tuple(map(_text, _list(raw["transforms"])))

@@ -8,7 +8,7 @@ from fedspan.cli.console import print_line
 from fedspan.console.site_view import SiteView
 from fedspan.console.study_words import decision_words, study_lines
 from fedspan.errors import InputError
-from fedspan.owner.decisions import ALWAYS, ONCE, REFUSED
+from fedspan.owner.decisions import ALWAYS, ONCE, REFUSED, begins_with
 
 _BY = "command"
 
@@ -33,7 +33,8 @@ def studies(file: Path, everything: bool) -> int:
         decided = [one for one in view.decisions.proposals.values() if one.state != "waiting"]
         print_line(f"decided: {len(decided) or 'none'}")
         for one in decided:
-            print_line(f"  {one.ticket}  {one.decided[:16]}  {one.who}: {one.plan.title}  ({decision_words(one)})")
+            title = one.plan.title.replace("\n", " ")
+            print_line(f"  {one.ticket}  {one.decided[:16]}  {one.who}: {title}  ({decision_words(one)})")
         over = [run for run in view.runs.values() if run.ended or run.stopped is not None]
         print_line(f"over: {len(over) or 'none'}")
         for run in over:
@@ -61,7 +62,7 @@ def refuse(file: Path, study: str, why: str) -> int:
 def stop(file: Path, run: str, why: str) -> int:
     """Stop a run."""
     view = _view(file)
-    found = [one for one in view.runs if one.startswith(run) and run]
+    found = begins_with(run, view.runs)
     if len(found) != 1:
         raise InputError(f"{len(found) or 'no'} runs here begin with {run!r}: 'fedspan site studies' lists them")
     view.decisions.stop(found[0], why.strip(), _BY)

@@ -110,6 +110,9 @@ def read_head(head: Message) -> RequestHead:
         found |= _checked(head, "study")
     if kind not in ("hello", "propose") and not found["run"]:
         raise MessageError("the request's 'run' must not be empty")
+    for name in ("run", "study"):  # the owner stops and approves them by these names, on a page and in a terminal
+        if not found.get(name, "").isprintable():
+            raise MessageError(f"the request's {name!r} must have no control signs, and none that turn a text")
     return RequestHead(**found)
 
 

@@ -11,6 +11,7 @@ from fedspan.federation.site.discovery import install_steps
 from fedspan.federation.site.steps import find_step, installed_steps
 from fedspan.federation.site.transforms import Transform
 from fedspan.privacy import noisy_sums
+from fedspan.privacy.accounting import Cost
 from fedspan.privacy.ledger import SimulatedLedger
 
 install_steps()
@@ -84,6 +85,7 @@ ELSEWHERE = {"landmarks.noisy_pull", "landmarks.noisy_descent", "describe.noisy_
 def test_all_steps_with_noise_are_tried():
     own = {id for id, one in installed_steps().items() if one.noisy and one.function.__module__.startswith("fedspan.")}
     assert own == PAYLOADS.keys() | ELSEWHERE
+    assert MILD.keys() == PAYLOADS.keys()
 
 
 @pytest.mark.parametrize("step", PAYLOADS)
@@ -113,3 +115,52 @@ def test_one_row_moves_a_reply_by_its_sensitivity_at_most(step, monkeypatch):
         whole, less = seen
         assert np.isfinite(whole).all()
         assert np.linalg.norm(whole - less) <= 1 + 1e-9
+
+
+CANARIES = 1500  # draws of noise for each of two tables that differ in one row
+CANARY_BOUNDS = {"center": np.zeros(2), "width": np.full(2, 3.0), "box": False}
+AXES = {"center": np.zeros(2), "clip": 3.0}
+MILD = {
+    "pca.noisy_gram": CANARY_BOUNDS,
+    "sums.noisy_sums": CANARY_BOUNDS,
+    "regression.noisy_products": {"center": np.zeros(3), "width": np.full(3, 3.0), "box": True},
+    "sums.noisy_counts": {"low": np.full(2, -1.0), "high": np.ones(2)},
+    "clustering.noisy_cells": {**CANARY_BOUNDS, "centres": np.eye(2)},
+    "maps.noisy_cells": {**AXES, "axes": np.eye(2), "centres": np.eye(2)},
+    "maps.noisy_scatter": AXES,
+    "anomaly.noisy_leaf_counts": {"features": np.zeros((2, 3), dtype=np.int64), "cuts": np.zeros((2, 3))},
+    "describe.noisy_table": {**table(np.random.default_rng(0), 2), "low": np.full(2, -3.0), "high": np.full(2, 3.0)},
+    "describe.noisy_bins": {"column": 0, "low": -3.0, "high": 3.0, "bins": 4, "by": -1, "groups": NONE},
+}
+
+
+@pytest.mark.parametrize("step", MILD)
+def test_a_canary_is_noticed_as_often_as_the_charge_allows(step):
+    """An attacker that knows all other rows looks for one row, along the direction in which it moves the reply."""
+    found, delta, multiplier = find_step(step), 1e-5, 0.4
+    payload = found.validated({**MILD[step], "multiplier": multiplier, "sharers": 1, "colluding": 0})
+    X, y = np.random.default_rng(1).normal(size=(6, 2)), np.random.default_rng(2).normal(size=6)
+    X[-1], y[-1] = 40.0, 40.0  # the canary, beyond all bounds
+
+    def replies(n):
+        site, drawn, mu2 = fs.Site("a", X[:n], y[:n]), [], set()
+        for seed in range(CANARIES):
+            context = CallContext({}, "r", 0, seed, step, payload, simulated=SimulatedLedger)
+            reply = found.function(site.in_call(context), **payload)
+            mu2.add(sum(charge for _, charge, _ in context.charged))
+            drawn.append(np.concatenate([np.ravel(reply[key]) for key in sorted(reply)]))
+        return np.array(drawn), mu2
+
+    (without, mu2), (with_it, same) = replies(5), replies(6)
+    assert mu2 == same == {multiplier**-2}
+    half = CANARIES // 2  # the direction is found with other draws than those that are judged
+    direction = with_it[:half].mean(axis=0) - without[:half].mean(axis=0)
+    shown, hidden = with_it[half:] @ direction, without[half:] @ direction
+    mu = (shown.mean() - hidden.mean()) / np.sqrt((shown.var() + hidden.var()) / 2)
+    assert 0.3 / multiplier < mu < 1.1 / multiplier  # the row is seen, and no better than the noise allows
+    epsilon = Cost(mu2.pop()).epsilon(delta)
+    for level in np.linspace(hidden.min(), shown.max(), 50):
+        for hits, misses in ((shown >= level, hidden >= level), (hidden < level, shown < level)):
+            often = hits.mean() - 3 * np.sqrt(hits.var() / half) - delta
+            seldom = misses.mean() + 3 * np.sqrt(misses.var() / half) + 5 / half
+            assert often <= np.exp(epsilon) * seldom

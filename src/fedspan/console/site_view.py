@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -144,7 +145,7 @@ class SiteView:
     def ledger(self) -> Ledger | None:
         """Return the site's ledger, where it has one."""
         plan = self.file.privacy
-        if plan is None or not plan.ledger.exists():
+        if plan is None or not os.path.exists(plan.ledger):
             return None
         try:
             return Ledger(plan.ledger, read_only=True)

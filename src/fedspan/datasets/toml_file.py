@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,8 +107,8 @@ class Section:
     def file(self, name: str) -> Path:
         """Return a file that exists; its name is relative to the folder of this one."""
         file = self.path.parent / name
-        if not file.is_file():
-            what = "is a folder: name a file in it" if file.is_dir() else "does not exist: correct its name"
+        if not os.path.isfile(file):  # also of names that are no paths
+            what = "is a folder: name a file in it" if os.path.isdir(file) else "does not exist: correct its name"
             raise InputError(f"{self.path}: the file {file} {what}")
         return file
 

@@ -136,6 +136,21 @@ def test_tables_with_other_columns_leave_no_few_rows_over_either(tmp_path):
     published.publish(rows[:40][["d"]], 4)
 
 
+def test_columns_with_new_names_are_compared_all_the_same(tmp_path):
+    """An owner whose export renamed its columns gave a row away: no table shared a name with an earlier one."""
+    rows, published = numbers(61, "abc"), PublishedRows(tmp_path / "audit.rows")
+    published.publish(rows[:60], 5)
+    new = rows.rename(columns={"a": "Age", "b": "Dose", "c": "Weight"})[["Weight", "Age", "Dose"]]
+    with pytest.raises(FewRowsChangedError, match="differ from those of earlier answers in 1 rows"):
+        PublishedRows(tmp_path / "audit.rows").publish(new, 5)
+    published.publish(new[:50], 5)
+    with pytest.raises(FewRowsChangedError, match="in 2 rows"):
+        published.publish(rows[1:51].rename(columns=str.upper), 5)
+    flags = rows[:40] > 0
+    published.publish(flags.astype(float).rename(columns=lambda name: f"flag {name}"), 5)  # two values: no other column
+    published.publish(flags[::-1].astype(float).rename(columns=lambda name: f"mark {name}"), 5)
+
+
 def test_a_running_site_keeps_its_moments_until_enough_rows_have_changed(tmp_path):
     desk, more = Desk(tmp_path / "a", AGGREGATE, numbers(60)), numbers(66)
     before = desk.owned.site.X

@@ -86,9 +86,10 @@ class PublishedRows:
     def publish(self, frame: pd.DataFrame, least_set: int) -> None:
         """Note a table, or refuse one that differs from an earlier one in fewer rows than `least_set`.
 
-        Tables with other columns are compared in those that they share: their moments could be subtracted, too.
+        Tables with other columns are compared in those that they share: their moments could be subtracted, too. A
+        column with a new name counts as an earlier one if most of its cells, of many values, are those of that one.
         """
-        table, noted = self._digested(frame), False
+        table, noted = self._renamed(self._digested(frame), 2 * least_set), False
         compared = {table.columns.tobytes(): table.columns}
         for earlier in self._tables:
             shared = np.intersect1d(earlier.columns, table.columns)
@@ -119,11 +120,28 @@ class PublishedRows:
     def _digested(self, frame: pd.DataFrame) -> _Table:
         values = frame.to_numpy(dtype=np.float64) + 0.0  # one zero
         columns = np.array([self._number(f"column {name}") for name in frame.columns], dtype=np.uint64)
-        # A keyed mixture of bits: a cell of one column has nothing in common with the same cell of another.
-        mixed = values.view(np.uint64) ^ columns
+        mixed = values.view(np.uint64) ^ np.uint64(self._number("cells"))  # a keyed mixture of bits
         for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
             mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(factor)
         return _Table(columns, (mixed >> np.uint64(32)).astype(np.uint32))
+
+    def _renamed(self, table: _Table, values: int) -> _Table:
+        """Return the table with the earlier names of columns that no earlier table has under theirs."""
+        known = {int(number) for one in self._tables for number in one.columns}
+        columns = table.columns.copy()
+        for j in np.flatnonzero([int(number) not in known for number in columns]):
+            cells, counts = np.unique(table.cells[:, j], return_counts=True)
+            for one in self._tables[::-1]:
+                for k in np.flatnonzero(~np.isin(one.columns, columns)):
+                    before, times = np.unique(one.cells[:, k], return_counts=True)
+                    both, here, there = np.intersect1d(cells, before, assume_unique=True, return_indices=True)
+                    shared = int(np.minimum(counts[here], times[there]).sum())
+                    if len(both) >= values and 2 * shared > min(len(table.cells), len(one.cells)):
+                        columns[j] = one.columns[k]
+                        break
+                if columns[j] != table.columns[j]:
+                    break
+        return _Table(columns, table.cells)
 
     def _number(self, text: str) -> int:
         return int.from_bytes(blake2b(text.encode(), key=self.key, digest_size=8).digest(), "little")

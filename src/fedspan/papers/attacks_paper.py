@@ -80,12 +80,14 @@ class JustBelow(KeyAttack):
 class Collude:
     """Send one and the same value from all Byzantine sites, `length` times as long as honest ones are.
 
-    With `claim`, as the first cluster's; with `late`, only in Phase 2.
+    With `claim`, as the first cluster's; with `late`, only in Phase 2. With a `spread` each site sends it with noise of
+    its own, that long in units of the value: equal changes have one vote, and these differ.
     """
 
     claim: bool
     length: float = 1.0
     late: bool = False
+    spread: float = 0.0
 
     def __call__(
         self, replies: Mapping[str, Any], bad: tuple[str, ...], rng: np.random.Generator, call: AttackedCall
@@ -103,4 +105,9 @@ class Collude:
                 sent[key] = direction * (self.length * typical / np.linalg.norm(direction))
             elif self.claim:
                 sent[key] = np.eye(len(value))[0]
-        return {site: {**replies[site], **sent} for site in bad if site in replies}
+        found = {site: {**replies[site], **sent} for site in bad if site in replies}
+        for reply in found.values() if self.spread else ():
+            for key in sent.keys() - {"part"}:
+                noise = rng.standard_normal(sent[key].shape)
+                reply[key] = sent[key] + noise * (self.spread * np.linalg.norm(sent[key]) / np.linalg.norm(noise))
+        return found

@@ -38,6 +38,8 @@ ATTACKS: dict[str, Attack] = {
     **PHASE_ONE,
     "collude in one cluster": Collude(claim=True),
     "push gently in one cluster": Collude(claim=True, length=0.45, late=True),
+    "collude in one cluster, nearly": Collude(claim=True, spread=1e-3),
+    "push gently in one cluster, nearly": Collude(claim=True, length=0.45, late=True, spread=1e-3),
 }
 FLIP = "flipped targets"  # no attack on replies: such sites follow the protocol with -y
 FAKE = "one model of their own"  # nor this: their rows follow a model of their own, with the noise of all others

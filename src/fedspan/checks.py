@@ -115,6 +115,19 @@ def true_or_false(name: str, value: object) -> bool:
     return bool(value)
 
 
+def printable(text: str) -> str:
+    r"""Return text with control characters escaped, but for ends of lines.
+
+    Names and reasons come from other sites: a terminal would take some of them for commands.
+
+    >>> printable("north\x1b[2J")
+    'north\\x1b[2J'
+    """
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
 def json_value(text: str | bytes | bytearray, most_bytes: int = 2**20) -> Any:
     """Return the value of JSON from outside. Every fault is a `ValueError`: no JSON, too deep, too long, many lists.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 
@@ -54,3 +55,13 @@ def test_a_fitted_model_shows_its_run_below_the_diagram(display):
 def test_a_saved_record_keeps_that_it_was_simulated(tmp_path):
     fs.FedPCA(2).fit(X, sites=np.arange(30) % 3).save(tmp_path / "model")
     assert fs.load(tmp_path / "model").run_.simulated
+
+
+def test_names_of_others_command_no_terminal_and_turn_no_text():
+    """Names of columns, groups and sites come from other sites, and people print what a model says of itself."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["dose\x1b[2J", "age\u202e"])
+    fed = fs.federate(table, np.arange(40.0), sites=[f"north\u202e\x1b[{i % 2}" for i in range(40)])
+    model = fs.FedLinearRegression().fit(fed)
+    for text in (model.summary(), model.run_.summary(), model.run_._repr_html_(), fed._repr_html_()):
+        assert not {"\x1b", "\u202e"} & set(text)
+    assert r"dose\x1b[2J" in model.summary()

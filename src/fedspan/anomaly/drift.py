@@ -29,7 +29,7 @@ from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.parts.recalibration import usual_counts
 from fedspan.anomaly.parts.score_grid import local_score_counts, score_counts
 from fedspan.arrays import Vector
-from fedspan.checks import real_number
+from fedspan.checks import printable, real_number
 from fedspan.errors import InputError
 
 #: Added to counts, for the index of columns whose values leave a gap between edges empty.
@@ -109,7 +109,7 @@ class Drift:
             for one in self.moved[:5]
             if one.p_value < self.level
         ]
-        return "\n".join([*lines, *(f"  site {name} moved" for name in self.moved_sites)])
+        return printable("\n".join([*lines, *(f"  site {name} moved" for name in self.moved_sites)]))
 
 
 @dataclass(frozen=True)

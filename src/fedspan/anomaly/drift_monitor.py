@@ -35,7 +35,7 @@ from fedspan.anomaly.drift import (
     training_rows,
 )
 from fedspan.arrays import Vector
-from fedspan.checks import damage_refused, json_value, real_number, whole_number
+from fedspan.checks import damage_refused, json_value, printable, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.gateway.scorer import read_arrays
 from fedspan.persistence import load as load_model
@@ -245,7 +245,7 @@ class DriftMonitor:
             if one.drifted:
                 what = ", ".join([*one.columns[:_SHOWN], *(f"site {site}" for site in one.sites)]) or one.moved[0].of
                 lines.append(f"  {one.name}: {what}, since {one.since} (p {one.p_value:.1g})")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the monitor to a folder: its reference, the counts that it keeps, and what it found."""

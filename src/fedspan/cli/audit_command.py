@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedspan.audit import LeakCard, Received, audit, from_model, from_run
-from fedspan.cli.console import printable
+from fedspan.checks import printable
 from fedspan.cli.study.run_folder import make_folder, saved_models
 from fedspan.cli.study.study_file import DataPlan, data_plan, read_copy, read_study
 from fedspan.cli.study.study_tables import read_tables

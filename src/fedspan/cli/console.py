@@ -11,24 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedspan.checks import printable
+
 if TYPE_CHECKING:
     import pandas as pd
 
 #: Columns of an output that is not a terminal.
 _WIDTH = 120
-
-
-def printable(text: str) -> str:
-    r"""Return text with control characters escaped, but for ends of lines.
-
-    Names and reasons come from other sites: a terminal would take some of them for commands.
-
-    >>> printable("north\x1b[2J")
-    'north\\x1b[2J'
-    """
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode() for sign in text
-    )
 
 
 def spreadsheet_cells(frame: pd.DataFrame) -> pd.DataFrame:

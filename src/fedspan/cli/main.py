@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import fedspan
+from fedspan.checks import printable
 from fedspan.cli import help_texts
 from fedspan.cli.command_parser import Commands
 from fedspan.cli.command_parser import option as _option
 from fedspan.cli.command_parser import path as _path
-from fedspan.cli.console import one_line_warning, printable
+from fedspan.cli.console import one_line_warning
 from fedspan.cli.federation import members_parser
 from fedspan.cli.operation.operation_arguments import add_operation_commands
 from fedspan.cli.site import owner_arguments

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from fedspan.checks import printable
+
 
 def fact_table(title: str, facts: Iterable[tuple[str, object]], remark: str = "") -> str:
     """Return a table of names and values under a title. All texts are escaped.
@@ -14,12 +16,16 @@ def fact_table(title: str, facts: Iterable[tuple[str, object]], remark: str = ""
     >>> fact_table("Run", [("calls", 3)])
     '<table><caption><b>Run</b></caption><tr><th>calls</th><td>3</td></tr></table>'
     """
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts)
-    below = f"<p><small>{escape(remark)}</small></p>" if remark else ""
-    return f"<table><caption><b>{escape(title)}</b></caption>{rows}</table>{below}"
+    rows = "".join(f"<tr><th>{_escaped(name)}</th><td>{_escaped(str(value))}</td></tr>" for name, value in facts)
+    below = f"<p><small>{_escaped(remark)}</small></p>" if remark else ""
+    return f"<table><caption><b>{_escaped(title)}</b></caption>{rows}</table>{below}"
 
 
 def first_names(names: Iterable[str], most: int = 8) -> str:
     """Return the first of some names, and the number of the others."""
     every = list(names)
     return ", ".join(every[:most]) + (f" and {len(every) - most:,} more" if len(every) > most else "")
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

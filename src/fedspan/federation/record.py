@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.checks import damage_refused, json_value, needs_pandas
+from fedspan.checks import damage_refused, json_value, needs_pandas, printable
 from fedspan.federation.message_sizes import read, written
 from fedspan.federation.notebook_html import fact_table, first_names
 from fedspan.federation.outcomes import NOT_ENDED, Ending, Failure
@@ -191,7 +191,7 @@ class RunRecord:
         spent = f"; privacy: {self.privacy.sentence()}" if self.privacy is not None else ""
         offline = "".join(f"; {sentence}" for sentence in self.absences)
         ended = self.stopped or "still running"
-        return f"{line}{f', {failed} failed replies' if failed else ''}; {ended}{spent}{offline}"
+        return printable(f"{line}{f', {failed} failed replies' if failed else ''}; {ended}{spent}{offline}")
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""

@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedspan.cli.console import print_line, print_table, printable
+from fedspan.checks import printable
+from fedspan.cli.console import print_line, print_table
 from fedspan.console.progress_words import progress_words
 from fedspan.engines.nvflare.client.connect import federation_status
 from fedspan.engines.nvflare.client.study_client import cancel_study, disable_site, fetch_study, list_studies

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedspan.cli.console import printable
+from fedspan.checks import printable
 from fedspan.engines.nvflare.setup.kit import read_kit
 from fedspan.errors import InputError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from fedspan.cli.console import printable
+from fedspan.checks import printable
 from fedspan.errors import PolicyError
 from fedspan.owner.audit_log import OUTCOMES, read_lines
 

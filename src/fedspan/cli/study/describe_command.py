@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.cli.console import print_line, printable, spreadsheet_cells
+from fedspan.checks import printable
+from fedspan.cli.console import print_line, spreadsheet_cells
 from fedspan.cli.study.study_file import DescribePlan, read_description
 from fedspan.cli.study.study_tables import SiteTable, read_tables, words_in_words
 from fedspan.datasets.sources import CSV_ENDINGS, Dialect

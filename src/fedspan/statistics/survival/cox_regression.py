@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.arrays import Floats
-from fedspan.checks import frames_inside, one_of, real_number, whole_number
+from fedspan.checks import frames_inside, one_of, printable, real_number, whole_number
 from fedspan.statistics.regression.parts.regression_fit import wald_tests
 from fedspan.statistics.regression.parts.regression_table import coefficients, head
 from fedspan.statistics.regression.parts.treatment_coding import TreatmentCoding
@@ -156,7 +156,7 @@ class FedCoxRegression(TreatmentCoding, FedSurvival):
             shown = (f"{name} {p:.3f}" for name, p in zip(rows, self.ph_pvalues_[0], strict=True))
             notes = [f"[2] Proportional hazards, p-values ({self.ph_transforms_[0]}): {', '.join(shown)}."]
         ratios = ", ".join(f"{name} {value:.3f}" for name, value in zip(rows, np.exp(self.coef_), strict=True))
-        return "\n".join([*lines, "", "Notes:", f"[1] Hazard ratios: {ratios}.", *notes])
+        return printable("\n".join([*lines, "", "Notes:", f"[1] Hazard ratios: {ratios}.", *notes]))
 
     # Inside.
 

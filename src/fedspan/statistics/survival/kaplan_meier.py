@@ -12,7 +12,7 @@ from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.arrays import Floats
-from fedspan.checks import real_number
+from fedspan.checks import printable, real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.regression_table import WIDTH
@@ -111,7 +111,7 @@ class FedKaplanMeier(FedSurvival):
             lines.append(
                 f"[2] Log-rank test: chi-square {self.log_rank_statistic_:.4g}, p-value {self.log_rank_p_value_:.4g}."
             )
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     # Inside.
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from fedspan.arrays import Array, Vector
-from fedspan.checks import as_table, frames_inside, held, one_of, real_number, true_or_false, whole_number
+from fedspan.checks import as_table, frames_inside, held, one_of, printable, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.predicted_rows import predicted
@@ -74,7 +74,7 @@ class FedRegression(TreatmentCoding):
         notes = self._notes(names)
         if notes:
             lines += ["", "Notes:", *(f"[{i + 1}] {note}" for i, note in enumerate(notes))]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     # Inside.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -13,7 +14,7 @@ from fedspan.engines.remote.coordinator.remote_federation import RemoteFederatio
 from fedspan.errors import FedspanError, PolicyError, QuorumError
 from fedspan.federation.site.transforms import Transform
 from fedspan.owner.decisions import ALWAYS, MOST_WAITING, ONCE, REFUSED, Decisions
-from fedspan.owner.study_plan import PlannedRun, PlannedStep, StudyPlan, named_values, value_texts
+from fedspan.owner.study_plan import LARGEST, PlannedRun, PlannedStep, StudyPlan, named_values, value_texts
 from tests.engines.remote.people import authority, user
 
 from .owner_desk import SUMS, Desk, Wires
@@ -141,6 +142,22 @@ def test_a_longer_ticket_of_a_user_takes_no_decision_from_the_owner(desk):
     decisions.propose("alice", "t12", plan(3))
     assert decisions.decide("t1", REFUSED, "withdrawn").ticket == "t1"
     assert "has refused this study: withdrawn" in desk.ask(run="Demo#0 x", study="t1")
+
+
+def test_a_plan_that_grows_when_it_is_written_closes_no_site(desk):
+    """A plan of 215 kB with umlauts had 600 kB in the file of decisions, which then could not be read by anyone."""
+    run = {"what": "FedPCA", "settings": "\u00e9" * 500, "steps": [], "privacy": "\u00e9" * 500}
+    text = json.dumps({"title": "t", "runs": [run] * 100, "secure": False}, ensure_ascii=False).encode()
+    assert len(text) < LARGEST
+    with pytest.raises(FedspanError, match="too long"):
+        StudyPlan.read(text)
+    decisions = Decisions(desk.owned.file.decisions)
+    with pytest.raises(FedspanError, match="too long"):  # also one that comes another way leaves nothing in the file
+        decisions.propose(
+            "alice", "t1", StudyPlan("t", tuple(PlannedRun("FedPCA", "\u00e9" * 500) for _ in range(200)))
+        )
+    approved(desk, "t2")
+    assert "sum" in desk.ask(run="Demo#0 x", study="t2")
 
 
 @pytest.mark.parametrize("name", ["Demo#0 x\u202e", "Demo#0\nx", "Demo#0 \x1b[2J"])

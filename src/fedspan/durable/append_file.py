@@ -176,7 +176,11 @@ class AppendFile:
             with suppress(OSError):
                 os.ftruncate(descriptor, self.end)
             raise AppendFileError(f"can't be written: {error.strerror or error}") from None
-        self._take(entry)
+        try:
+            self._take(entry)
+        except Exception:  # an entry that is refused now would be refused by every reader, and close the file for all
+            os.ftruncate(descriptor, self.end)
+            raise
 
     def sync(self) -> None:
         """Wait until all that was written is on the disk, so that it survives a loss of power."""

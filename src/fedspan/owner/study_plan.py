@@ -108,7 +108,10 @@ class StudyPlan:
             runs = tuple(_run(run) for run in _list(raw["runs"]))
             if type(raw["secure"]) is not bool or not runs:
                 raise ValueError
-            return cls(_text(raw["title"]), runs, raw["secure"])
+            plan = cls(_text(raw["title"]), runs, raw["secure"])
+            if len(plan.text()) > LARGEST:  # signs that JSON escapes are longer there than they came
+                raise ValueError
+            return plan
         except (AttributeError, KeyError, TypeError, ValueError):
             raise MessageError("the message has no plan of a study, or one that is too long") from None
 

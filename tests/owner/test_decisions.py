@@ -63,6 +63,16 @@ def test_once_is_for_one_run_and_its_calls(desk):
     assert "not in the study" in desk.ask("sums.bad_values", run="Demo#0 x", study="t1", number=2, after=1)
 
 
+def test_calls_are_counted_behind_many_transforms(desk):
+    """The log keeps 20 ids in a line. Behind 25 transforms no call was found in it, and as many as wanted were free."""
+    views = tuple(Transform("sums.standardize", {"mean": np.zeros(2), "scale": None}) for _ in range(25))
+    parameters = dict.fromkeys(named_values({}, views), ())
+    step = PlannedStep(SUMS, 1, transforms=tuple(view.id for view in views), parameters=parameters)
+    approved(desk, planned=StudyPlan("sums", (PlannedRun("Demo", "", (step,)),)))
+    assert "sum" in desk.ask(run="Demo#0 x", study="t1", transforms=views)
+    assert "at most 1 calls" in desk.ask(run="Demo#0 x", study="t1", number=1, after=0, transforms=views)
+
+
 def test_calls_are_counted_over_restarts_and_under_one_number(desk):
     approved(desk)
     desk.ask(run="Demo#0 x", study="t1")

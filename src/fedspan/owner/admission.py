@@ -20,7 +20,7 @@ from fedspan.federation.site.steps import find_step, installed_steps
 from fedspan.federation.site.transforms import Transform, installed_transforms
 from fedspan.federation.versions import version_of
 from fedspan.owner.allowed_steps import SECURE_SUM, allows_transform, is_public
-from fedspan.owner.audit_log import AuditLog, AuditLogError
+from fedspan.owner.audit_log import AuditLog, AuditLogError, as_logged
 from fedspan.owner.decisions import ALWAYS, REFUSED, Decisions, find_step_of
 from fedspan.owner.rules import LEAST_SITES, STEP_SECONDS, Rules
 from fedspan.owner.study_plan import SECURE, StudyPlan
@@ -287,7 +287,7 @@ class Admission:
                 "call": request.number,
                 "part": request.part,
                 "step": request.step,
-                "transforms": [transform[:200] for transform in request.transforms[:20]],
+                "transforms": list(as_logged(request.transforms)),
                 "how": request.how or request.kind,
                 "stage": request.stage,
                 "bytes": size,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "ran": bool,
 }
 _LONGEST = 500  # of a text that came from outside
+_MOST_TRANSFORMS = 20
 
 
 class AuditLogError(PolicyError):
@@ -106,7 +108,7 @@ class AuditLog:
 
     def calls(self, run: str, step: str, transforms: tuple[str, ...]) -> DailyRounds:
         """Return the calls of one step of a run for which data were read."""
-        return self._calls.get((run, step, *transforms), DailyRounds())
+        return self._calls.get((run, step, *as_logged(transforms)), DailyRounds())
 
     def _take(self, entry: Entry) -> None:
         """Take in one line; `ValueError` refuses the log."""
@@ -132,6 +134,21 @@ class AuditLog:
             yield
         except AppendFileError as error:
             raise AuditLogError(self._sentence(str(error))) from None
+
+
+def as_logged(transforms: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids of transforms as a line has them: of more than 20 all but the first as a digest.
+
+    Calls are counted by them, so that other transforms are other lines.
+
+    >>> as_logged(("a", "b"))
+    ('a', 'b')
+    """
+    first = tuple(id[:200] for id in transforms[:_MOST_TRANSFORMS])
+    if len(transforms) <= _MOST_TRANSFORMS:
+        return first
+    digest = blake2b("\0".join(transforms).encode(), digest_size=8).hexdigest()
+    return (*first[:-1], f"{len(transforms) - _MOST_TRANSFORMS + 1} more, {digest}")
 
 
 def read_lines(path: Path) -> list[tuple[dict[str, Any], str]]:

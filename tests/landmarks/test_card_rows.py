@@ -11,6 +11,9 @@ from fedspan.landmarks.feddl import feddl
 from fedspan.landmarks.landmark_distances import landmark_distances, neighbor_hits
 from fedspan.landmarks.parts import kernel_pull
 from tests.landmarks.wide_rows import federation, wide
+from tests.packages import needs
+
+pytestmark = needs("torch")
 
 QUICK = {"n_landmarks": 20, "rounds": 5, "precision": "double"}
 

@@ -366,8 +366,9 @@ def protocols_of(packages: Iterable[ModuleType]) -> dict[str, Callable[..., Any]
     found: dict[str, Callable[..., Any]] = {}
     for module in (module for package in packages for module in modules_of(package)):
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            first = next(iter(inspect.signature(function).parameters), "")
-            if function.__module__ == module.__name__ and first == "fed" and not name.startswith("_"):
+            if function.__module__ != module.__name__ or name.startswith("_"):
+                continue
+            if next(iter(inspect.signature(function).parameters), "") == "fed":
                 other = found.get(name)
                 if other is not None:
                     raise NeedsAnExampleError(

@@ -16,6 +16,7 @@ from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import InputError, PolicyError
 
 from ..laws.protocol_examples import EXAMPLES
+from ..packages import needs
 
 SECURE = fs.Policy(secure_sum=True)
 
@@ -115,7 +116,13 @@ def run(example, **options):
     return leaves(fs.LocalFederation(example.sites(), seed=1, **options).run(example.protocol, **example.settings))
 
 
-@pytest.mark.parametrize("name", sorted(OF_SUMS & set(EXAMPLES)))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=needs("torch") if name in ("autoencoder", "fedavg") else ())
+        for name in sorted(OF_SUMS & set(EXAMPLES))
+    ],
+)
 def test_sums_are_all_that_it_needs(name):
     example = EXAMPLES[name]
     plain, secure = run(example), run(example, policy=SECURE)

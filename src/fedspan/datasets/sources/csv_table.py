@@ -56,7 +56,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
         return {
             # With one thread, a bad line has its number.
             "read_options": arrow_csv.ReadOptions(
-                encoding=dialect.encoding, use_threads=not lines, block_size=block, skip_rows=above
+                encoding=dialect.encoding, use_threads=threads and not lines, block_size=block, skip_rows=above
             ),
             "parse_options": arrow_csv.ParseOptions(
                 delimiter=separator, newlines_in_values=lines, invalid_row_handler=bad
@@ -70,8 +70,8 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     _refuse_no_text(file, dialect.encoding)
     all_names, above = _header(file, dialect.encoding, separator)
     names = [name for name in all_names if name]
-    # Every block costs time for each column.
-    block = min(_LARGEST_BLOCK, max(2**22, 2**12 * len(names)))
+    # Every block costs time for each column, and passing blocks between two threads takes what the second one saves.
+    block, threads = min(_LARGEST_BLOCK, max(2**21, 2**13 * len(names))), pa.cpu_count() > 2
     marks = [mark for mark in ";\t|," if mark != separator and mark in names[0]] if len(names) == 1 else []
     if marks and (marks[0] != "," or detected(file).separator == ","):  # a name such as "weight, kg" has commas
         raise InputError(
@@ -258,10 +258,11 @@ def _with_points(texts: pa.Array) -> pa.Array:
     if letters is None:  # no text at all
         return texts
     ends = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    own = letters[ends[0] : ends[-1]].to_pybytes()
-    if b"." in own and pc.any(pc.match_substring(texts, ".")).as_py():  # not only in what counts as missing
+    own = np.frombuffer(letters, dtype=np.uint8)[ends[0] : ends[-1]]
+    if (own == ord(".")).any() and pc.any(pc.match_substring(texts, ".")).as_py():  # not only in a missing cell
         raise pa.ArrowInvalid("points beside decimal commas")
-    changed = [missing, pa.py_buffer(ends - ends[0]), pa.py_buffer(own.replace(b",", b"."))]
+    points = own + np.uint8(ord(".") - ord(",")) * (own == ord(","))
+    changed = [missing, pa.py_buffer(ends - ends[0]), pa.py_buffer(points)]
     if texts.offset:
         changed[0] = pa.py_buffer(np.packbits(texts.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
     return pa.Array.from_buffers(pa.string(), len(texts), changed)
@@ -271,8 +272,12 @@ def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedAr
     """Return texts in which the cells that hold one of `words` are missing, and the number of these by word."""
     import pyarrow as pa
 
+    if not words:
+        return cells, {}
     counts: Counter[str] = Counter()
-    chunks = [_chunk_without(chunk, words, counts) for chunk in cells.chunks] if words else cells.chunks
+    together = cells.combine_chunks()  # still in parts if one array can't hold it
+    parts = together.chunks if isinstance(together, pa.ChunkedArray) else [together]
+    chunks = [_chunk_without(part, words, counts) for part in parts]
     del counts[""]
     return pa.chunked_array(chunks, pa.string()), dict(counts)
 

@@ -120,7 +120,7 @@ def _plain(column: pa.ChunkedArray, name: str, label: str) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("us"))
     if types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.timestamp("us"))
-    if isinstance(kind, pa.UuidType):
+    if isinstance(kind, getattr(pa, "UuidType", ())):  # since pyarrow 18
         import uuid
 
         texts = [None if cell is None else str(uuid.UUID(bytes=bytes(cell))) for cell in _cells(column)]

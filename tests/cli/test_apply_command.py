@@ -115,6 +115,20 @@ def test_predictions_by_site_and_by_task(folder, tables):
     np.testing.assert_allclose(pd.read_csv("few.csv")["prediction"], expected)
 
 
+def test_a_regression_with_effects_of_sites_states_which_effect_its_predictions_have(folder, tables, capsys):
+    model = trained('name = "FedLinearRegression"\nsite_effect = "fixed"', data='target = "cost"')
+    rows = tables[["age", "dose", "pulse"]]
+    capsys.readouterr()
+    assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 0
+    assert "with the mean effect of the sites (--site names" in capsys.readouterr().out
+    np.testing.assert_allclose(pd.read_csv("out.csv")["prediction"], model.predict(rows))
+    assert main(["apply", "study", "new.csv", "--out", "out.csv", "--site", "south"]) == 0
+    assert "mean effect" not in capsys.readouterr().out
+    np.testing.assert_allclose(
+        pd.read_csv("out.csv")["prediction"], model[-1].predict(model[0].transform(rows), site="south")
+    )
+
+
 def test_models_that_differ_by_site_are_applied_at_a_site(folder, tables, capsys):
     model = trained('name = "FedComBat"', data='drop = ["cost"]')
     assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 2

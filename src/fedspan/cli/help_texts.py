@@ -49,7 +49,7 @@ A study:
     wire = false
     deadline = 60.0
     run_deadline = 86400.0            # seconds for a whole run
-    quorum = "majority"               # or "all", a count, a fraction
+    quorum = "majority"               # or "all", a count (of fewer sites: all), a fraction
 
     [stream]                          # optional, for --partial
     # watermark = "time"              # a column that rises from row to row; default: new rows are at a table's end

@@ -67,9 +67,12 @@ def apply(study: Path, new: Path, out: Path, site: str | None = None) -> int:
     except (ValueError, TypeError) as error:  # of scikit-learn, about rows that the model can't take
         raise InputError(f"{new}: {str(error).splitlines()[0]}") from None
     _write(results, out, dialect or Dialect(), new)
-    about = f", {int(results['alarm'].sum()):,} alarms" if "alarm" in results else ""
+    alarms = int(results["alarm"].sum()) if "alarm" in results else None
+    about = "" if alarms is None else f", {alarms:,} alarm{'s' * (alarms != 1)}"
     empty = int(results.isna().any(axis=1).sum())
     about += f", {empty:,} empty (cells missing, or unknown to the model)" if empty else ""
+    if getattr(steps[-1], "site_effects_", None) is not None and training.sites(frame) is None:
+        about += ", with the mean effect of the sites (--site names the site of all rows)"
     print_line(
         f"{out}: {len(results):,} rows{about}; column{'s' * (results.shape[1] > 1)} {listed(list(results.columns))}"
     )

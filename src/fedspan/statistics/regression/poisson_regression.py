@@ -29,7 +29,8 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
     ridge : float, default=0.0
         Half of it, times the squared coefficients of features, is subtracted from the log-likelihood.
     offset : int or str, optional
-        A column of X that is added to the logarithm of the mean as it is, such as the logarithm of the time at risk.
+        A column of X that is added to the logarithm of the mean as it is, such as the logarithm of the time at risk:
+        not the time itself.
     categorical, categories, confidence, missing
         As of `FedLinearRegression`.
     site_effect, cov_type, max_rounds

@@ -32,7 +32,7 @@ class Provider(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.issuer = f"http://127.0.0.1:{self.server_address[1]}"
-        self.claims = {"preferred_username": "dora", "groups": ["staff", "researchers"]}
+        self.claims = {"sub": "17", "preferred_username": "dora", "groups": ["staff", "researchers"]}
         self.codes, self.error, self.signs_with = {}, "", key(8)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -96,7 +96,7 @@ def browser(address):
 
 def test_a_login_gives_name_and_role_of_this_key_alone(provider, settings):
     token = log_in(provider.issuer, "fedspan", "digest of a key", browser)
-    assert check_token(settings, token, "digest of a key") == ("dora", "analyst")
+    assert check_token(settings, token, "digest of a key") == ("dora", "analyst", "17")
     with pytest.raises(InputError, match="is about another key"):
         check_token(settings, token, "digest of another key")
 
@@ -177,12 +177,35 @@ def test_users_of_the_provider_enroll_by_commands(provider, tmp_path, capsys, mo
     second, authority = Identity.from_kit(hq / "dora"), Authority.from_kit(hq / "dora")
     assert second.role == "operator"
     assert authority.members.members["dora"].certificates == (second.certificate.decode(),)
+    provider.claims["sub"] = "18"  # another person, who has taken dora's name at the provider
+    assert main(enroll) == 0
+    assert main(approve) == 2
+    assert "not by this person's login" in capsys.readouterr().err
+    assert main(["federation", "remove", "dora", "--authority", str(hq / "authority")]) == 0
+    assert main(approve) == 0
     provider.claims["preferred_username"] = "emil"
     assert main(enroll) == 0
     assert main(approve) == 2
     assert "names 'emil', and the request 'dora'" in capsys.readouterr().err
     assert main(["federation", "init", str(plan), "--out", str(hq)]) == 2  # the users of the provider stay
     assert "nothing has changed" in capsys.readouterr().err
+
+
+def test_a_login_does_not_replace_a_user_that_enrolled_otherwise(provider, tmp_path, capsys, monkeypatch):
+    """Any person that took the name at the provider had the certificate, runs and approvals of that user."""
+    monkeypatch.setattr(members_command.webbrowser, "open", browser)
+    plan, hq, file = tmp_path / "fed.toml", tmp_path / "hq", str(tmp_path / "dora.request")
+    text = f'name = "lab"\nserver = "h:1"\nsites = ["a"]\n[oidc]\nissuer = "{provider.issuer}"\nclient_id = "fedspan"\n'
+    plan.write_text(f'{text}roles = {{ researchers = "analyst" }}\n[users]\ndora = "operator"\n')
+    assert main(["federation", "init", str(plan), "--out", str(hq)]) == 0
+    enroll = ["user", "enroll", "dora", "--request", file]
+    approve = ["federation", "approve", file, "--authority", str(hq / "authority")]
+    assert main([*enroll, "--kit", str(tmp_path / "own")]) == 0
+    assert main(approve) == 0
+    capsys.readouterr()
+    assert main([*enroll, "--kit", str(tmp_path / "other"), "--oidc", provider.issuer]) == 0
+    assert main(approve) == 2
+    assert "takes part already, and not by this person's login" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

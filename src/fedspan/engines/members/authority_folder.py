@@ -34,7 +34,8 @@ class AuthorityFolder:
             self.root, self._key = ((folder / name).read_bytes() for name in ("root.crt", "root.key"))
             self.members = read_list((folder / MEMBERS).read_bytes(), self.root)
             raw = json_value((folder / "invited.json").read_bytes())
-            oidc = folder / "oidc.json"
+            oidc, logins = folder / "oidc.json", folder / "logins.json"
+            self._logins: dict[str, str] = dict(json_value(logins.read_bytes())) if logins.exists() else {}
             self.oidc = OidcSettings(**json_value(oidc.read_bytes())) if oidc.exists() else None
             self.invited: dict[str, tuple[str, str]] = {str(name): (str(k), str(r)) for name, (k, r) in raw.items()}
         except (OSError, TypeError, ValueError):
@@ -80,14 +81,26 @@ class AuthorityFolder:
         """Approve a user that the identity provider names, in the role of the user's group there."""
         if self.oidc is None or request.kind != "user":
             raise InputError(f"the request of {request.name} has a login, and fed.toml has no [oidc]")
-        name, role = check_token(self.oidc, request.token, key_digest(request.keys[request.name][1]))
+        name, role, subject = check_token(self.oidc, request.token, key_digest(request.keys[request.name][1]))
         if name != request.name:
             raise InputError(f"the identity provider names {name!r}, and the request {request.name!r}")
         known = self.members.members.get(name)
         if known is not None and known.kind != "user":
             raise InputError(f"{name!r} is a {known.kind} of this federation, not a user")
+        if (name in self._logins or known is not None) and self._logins.get(name) != subject:
+            raise InputError(
+                f"{name!r} takes part already, and not by this person's login: 'fedspan federation remove {name}' lets "
+                "another person have the name"
+            )
         self.invite({**self.invited, name: ("user", role)})
+        self._note_logins({**self._logins, name: subject})
         self.approve(request, role=role, replace=True, days=self.oidc.days)
+
+    def _note_logins(self, logins: Mapping[str, str]) -> None:
+        """Note which person of the identity provider has which name."""
+        if logins != self._logins:
+            self._logins = dict(logins)
+            write_whole(self.folder / "logins.json", json.dumps(self._logins).encode())
 
     def settle(self, schema: Mapping[str, str] | None, secure_sum: SecureSum, transport: str) -> None:
         """Sign a list with these settings, if they differ; the order of a schema's columns counts."""
@@ -135,6 +148,7 @@ class AuthorityFolder:
         if name in (COORDINATOR, RUNNER):
             raise InputError("a federation has a coordinator: 'approve --replace' gives it another key")
         self.invite({other: about for other, about in self.invited.items() if other != name})
+        self._note_logins({other: subject for other, subject in self._logins.items() if other != name})
         self._sign(self.members.without(name, f"removed on {datetime.now(UTC):%Y-%m-%d}"))
 
     def renew(self, names: Iterable[str] = (), days: float = DAYS) -> list[str]:

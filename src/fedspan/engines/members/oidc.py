@@ -98,8 +98,11 @@ def log_in(issuer: str, client_id: str, nonce: str, show: Callable[[str], None],
     return str(answer["id_token"])
 
 
-def check_token(settings: OidcSettings, token: str, nonce: str) -> tuple[str, str]:
-    """Return the name and the role of the user that a token is about, if the provider has signed it for this key."""
+def check_token(settings: OidcSettings, token: str, nonce: str) -> tuple[str, str, str]:
+    """Return name, role and subject of the user that a token is about, if the provider has signed it for this key.
+
+    Users may change their names at many providers. The subject is what stays, and belongs to one person.
+    """
     try:
         import jwt
     except ImportError:
@@ -115,7 +118,7 @@ def check_token(settings: OidcSettings, token: str, nonce: str) -> tuple[str, st
             algorithms=_ALGORITHMS,
             audience=settings.client_id,
             issuer=settings.issuer,
-            options={"require": ["exp", "iat", "aud", "iss", "nonce"]},
+            options={"require": ["exp", "iat", "aud", "iss", "nonce", "sub"]},
         )
     except (jwt.PyJWTError, UnicodeError) as error:
         raise InputError(f"the token of the identity provider is refused: {error}") from None
@@ -126,7 +129,7 @@ def check_token(settings: OidcSettings, token: str, nonce: str) -> tuple[str, st
     role = next((role for group, role in settings.roles.items() if group in mine), "")
     if not isinstance(name, str) or not role:
         raise InputError(f"{name!r} is in no group of [oidc.roles]: {', '.join(settings.roles)}")
-    return name, role
+    return name, role, str(claims["sub"])
 
 
 class _Redirect(HTTPServer):

@@ -129,13 +129,13 @@ def value_texts(value: Any) -> tuple[str, ...]:
     """Return a parameter as a text: a plain value as it is, an array by type and shape, and with its digest.
 
     >>> value_texts(3), value_texts(np.zeros((2, 3)))
-    (('3',), ('float64 (2, 3)', 'float64 (2, 3) 01c88af0015f7556'))
+    (('3',), ('float64 (2, 3)', 'float64 (2, 3) 87b774e863281ce421c5625c0aa7b29c'))
     """
     if isinstance(value, np.ndarray) and value.ndim:
         shape = f"{value.dtype} {value.shape}"
-        return shape, f"{shape} {blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()}"
+        return shape, f"{shape} {blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).hexdigest()}"
     text = json.dumps(value.item() if isinstance(value, np.ndarray | np.generic) else value, default=str)
-    return (text if len(text) <= 200 else f"text {blake2b(text.encode(), digest_size=8).hexdigest()}",)
+    return (text if len(text) <= 200 else f"text {blake2b(text.encode(), digest_size=16).hexdigest()}",)
 
 
 def is_shape(text: str) -> bool:

@@ -82,6 +82,21 @@ def test_each_role_does_what_it_may(queue, tmp_path):
     assert (about["state"], about["why"]) == ("cancelled", "cancelled by olga")
 
 
+def test_the_studies_of_a_user_that_wait_are_few(queue, monkeypatch):
+    """One analyst could fill the coordinator's disk."""
+    monkeypatch.setattr(study_queue, "MOST_WAITING", 2)
+    monkeypatch.setattr(study_queue, "check_delegation", lambda *_: Participant("alice", "analyst"))
+    parts = {"delegation": memoryview(b"d"), "study": memoryview(b"s")}
+    request = Opened(
+        Participant("alice", "analyst"), {"time": time.time(), "kind": "submit", "title": "t"}, parts, {}, ""
+    )
+    first, _ = queue.answer(request), queue.answer(request)
+    with pytest.raises(InputError, match="2 of your studies wait here"):
+        queue.answer(request)
+    queue.answer(opened(kind="cancel", study=first["study"]))
+    queue.answer(request)
+
+
 def test_an_operator_disables_a_site_until_it_is_enabled(queue, tmp_path):
     with pytest.raises(InputError, match="no site 'b'"):
         queue.answer(opened("olga", "operator", kind="disable", site="b"))

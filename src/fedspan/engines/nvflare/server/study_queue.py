@@ -32,8 +32,8 @@ from fedspan.owner.admission import ANALYST
 #: The coordinator's kit, set by its own process: processes of jobs read the same settings, and have no queue.
 home: Path | None = None
 
-#: Studies that run at one time, and starts of one that dies again and again.
-AT_ONCE, MOST_STARTS = 4, 50
+#: Studies that run at one time, starts of one that dies again and again, and studies of one user that wait.
+AT_ONCE, MOST_STARTS, MOST_WAITING = 4, 50, 100
 
 #: Bytes of a study's log that a user gets.
 LONGEST_LOG = 2**16
@@ -191,6 +191,11 @@ class StudyQueue:
             raise InputError(
                 f"{user.name!r} submits a study with the delegation of another user: use the kit of its own user"
             )
+        waiting = [
+            about for about in list(self._studies.values()) if about["who"] == user.name and about["state"] == "waiting"
+        ]
+        if len(waiting) >= MOST_WAITING:  # each has a file of up to LARGEST bytes, and its turn
+            raise InputError(f"{MOST_WAITING} of your studies wait here: 'fedspan cancel' makes room for another one")
         name = secrets.token_hex(6)
         folder = self._folder / name
         folder.mkdir(mode=0o700)

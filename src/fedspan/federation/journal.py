@@ -22,6 +22,8 @@ from fedspan.federation.outcomes import Failure
 from fedspan.federation.site.state import Changes
 from fedspan.wire import decode, encode, encoded
 
+_MOST_THREADS = 2**16
+
 
 @dataclass(frozen=True)
 class JournalEntry:
@@ -175,6 +177,14 @@ def _head(entries: Sequence[Entry], path: Path) -> dict[str, Any]:
     head = entries[0].fields.get("head") if entries else None
     if not isinstance(head, dict):
         raise JournalError(f"{path} is not a journal")
+    kinds = {"settings": dict, "sites": dict, "rows": dict, "threads": int}
+    rows, threads = head.get("rows", {}), head.get("threads", 1)
+    if not (
+        all(isinstance(head.get(name, kind()), kind) for name, kind in kinds.items())
+        and all(type(count) is int for count in rows.values())
+        and 0 < threads <= _MOST_THREADS
+    ):
+        raise JournalError(f"{path} is not a journal: its head has values of other types than fedspan writes")
     return head
 
 
@@ -189,6 +199,8 @@ def _parsed(entry: Entry, file: AppendFile, sites: tuple[str, ...]) -> JournalEn
     if "ended" in fields:
         return None
     body, at, messages = file.body(entry), 0, []
+    if fields["alike"] and not 0 <= fields["sizes"][0] <= len(body):  # before a list of that length is made
+        raise AppendFileError("is damaged or was altered: it has more messages than bytes")
     asked = sites if fields["asked"] is None else tuple(fields["asked"])
     answered = asked if fields["answered"] is None else tuple(fields["answered"])
     each = fields["sizes"][1:] * fields["sizes"][0] if fields["alike"] else fields["sizes"]

@@ -67,16 +67,14 @@ class CallRecord:
         """Return the call of a record's file, of a run with these `sites`."""
         asked = sites if values["asked"] is None else tuple(values["asked"])
         answered = asked if values["answered"] is None else tuple(values["answered"])
-        return cls(
-            **{
-                **values,
-                "asked": asked,
-                "answered": answered,
-                "failed": _failures(values["failed"]),
-                "bytes_down": read(values["bytes_down"], asked),
-                "bytes_up": read(values["bytes_up"], answered),
-            }
-        )
+        down, up = read(values["bytes_down"], asked), read(values["bytes_up"], answered)
+        whole, texts = [values["number"], *down.values(), *up.values()], [values["step"], *asked, *answered]
+        whole += [] if values["round"] is None else [values["round"]]
+        if set(map(type, whole)) != {int} or set(map(type, texts)) != {str} or not math.isfinite(values["seconds"]):
+            raise ValueError("a call has values of other types")
+        failed = _failures(values["failed"])
+        more = {"asked": asked, "answered": answered, "failed": failed, "bytes_down": down, "bytes_up": up}
+        return cls(**{**values, **more})
 
 
 @dataclass(frozen=True)
@@ -258,7 +256,9 @@ class RunRecord:
             parsed = [json_value(line, _LONGEST_LINE) for line in lines if line.strip()]
             head = next(entry for entry in parsed if entry["kind"] == "run")
             record = cls(**{name: head[name] for name in _HEAD})
-            record.sites, record.transforms = tuple(record.sites), tuple(record.transforms)
+            record.sites, record.transforms = tuple(map(str, record.sites)), tuple(map(str, record.transforms))
+            if not (isinstance(record.what, str) and isinstance(record.settings, dict)):
+                raise ValueError("the run has values of other types")
             for entry in parsed:
                 kind = entry.pop("kind")
                 if kind == "call":
@@ -267,7 +267,7 @@ class RunRecord:
                     values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
                     record.metrics.append(Metrics(entry["call"], entry["round"], values))
                 elif kind == "versions":
-                    record.versions = entry
+                    record.versions = {str(name): str(version) for name, version in entry.items()}
                 elif kind == "privacy":
                     record.privacy = PrivacySpent.of(entry)
                 elif kind == "ended":

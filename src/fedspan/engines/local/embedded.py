@@ -68,7 +68,7 @@ class LocalEngine:
     def begin(self, name: str, head: Mapping[str, Any] | None) -> str:
         """Use the number of BLAS threads that the journal's head states."""
         if head is not None:
-            self._pinned[name] = PinnedThreads(int(head["threads"]))
+            self._pinned[name] = PinnedThreads(int(head.get("threads", 1)))
         return name
 
     def call(self, call: Call, to: Sequence[str], accepted: Mapping[str, int], policy: Policy) -> dict[str, Outcome]:

@@ -414,3 +414,33 @@ def test_a_journal_that_another_program_cuts_in_a_run_ends_it_with_a_sentence(tm
         os.truncate(next(tmp_path.glob("run-*/journal")), 30)
         with pytest.raises(JournalError, match="journal was cut or lengthened by another program while it was in use"):
             fed.ask(walk, pull=0.1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"threads": "\u202e"},
+        {"threads": 2**70},
+        {"threads": 0},
+        {"settings": "x"},
+        {"sites": [[]]},
+        {"rows": {"a": []}},
+    ],
+)
+def test_a_head_of_other_types_is_refused(tmp_path, wrong):
+    """Who writes a file can chain it, too: resuming and auditing such a run raised foreign errors."""
+    file = AppendFile(tmp_path / "journal")
+    file.append({"head": {"format": 1, "settings": {}, "sites": {}, "rows": {}, "threads": 1} | wrong})
+    file.close()
+    with pytest.raises(JournalError, match="other types"):
+        read_journal(tmp_path / "journal")
+
+
+def test_an_entry_of_more_messages_than_bytes_is_refused_before_they_are_listed(tmp_path):
+    file = AppendFile(tmp_path / "journal")
+    file.append({"head": {"sites": {"a": "x"}}})
+    sizes = {"sizes": [2**60, 1], "alike": True, "replies": None, "asked": None, "answered": None}
+    file.append({"number": 0, "failed": {}, "changes": {}, **sizes})
+    file.close()
+    with pytest.raises(JournalError, match="more messages than bytes"):
+        list(read_journal(tmp_path / "journal")[1])

@@ -124,3 +124,17 @@ def test_it_keeps_processor_and_threads_and_no_name_of_the_machine(threads, tmp_
 def test_what_is_no_record_is_refused(text):
     with pytest.raises(InputError, match="not a record of a run"):
         RunRecord.from_lines([text])
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [("call", {"seconds": "x"}), ("call", {"bytes_up": {"a": {}}}), ("call", {"round": []}), ("run", {"settings": []})],
+)
+def test_lines_of_other_types_are_refused(kind, wrong):
+    """They were read, and the report of the run raised a foreign error."""
+    lines = fs.FedPCA(1).fit(np.eye(6), sites=list("aaabbb")).run_.lines()
+    assert RunRecord.from_lines(lines).what == "FedPCA"
+    changed = [json.loads(line) for line in lines]
+    changed = [json.dumps(line | wrong if line["kind"] == kind else line) for line in changed]
+    with pytest.raises(InputError, match="not a record of a run, or it is damaged"):
+        RunRecord.from_lines(changed)

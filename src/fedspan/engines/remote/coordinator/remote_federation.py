@@ -141,7 +141,7 @@ class RemoteEngine:
         """Name the run, fix the number of BLAS threads here and at the sites, and let sites exchange keys."""
         if head is None:
             self.reports()
-        threads = blas_threads() if head is None else int(head["threads"])
+        threads = blas_threads() if head is None else int(head.get("threads", 1))
         run = f"{name[:200]} {secrets.token_hex(16) if head is None else head['token']}"
         self._pinned[run] = (threads, PinnedThreads(threads))
         self.directory.open_runs.add(run)

@@ -260,7 +260,7 @@ def _shared(what: str, share: str) -> str:
 def _from_journal(path: Path, centres: ReceivedMap | None) -> Received:
     head, entries = read_journal(path)
     calls = [entry.collected for entry in entries]
-    settings, sites = head.get("settings", {}), tuple(head.get("sites", ()))
+    settings, sites = head["settings"], tuple(head["sites"])
     privacy = settings.get("privacy")
     noise = None
     if isinstance(privacy, dict):

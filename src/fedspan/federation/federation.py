@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedspan.errors import DeadlineError, FedspanError, InputError, MessageError, PolicyError, QuorumError
+from fedspan.errors import DeadlineError, FedspanError, InputError, JournalError, MessageError, PolicyError, QuorumError
 from fedspan.federation.calls.call import Call, Collected, Engine, Outcome, Summation
 from fedspan.federation.calls.corruption import Attack, Corruption
 from fedspan.federation.calls.faults import FaultPlan
@@ -583,6 +583,8 @@ class Federation:
 
 
 def _total(found: Collected) -> Total:
+    if "" not in found.replies:
+        raise JournalError("the journal has no total of this call: begin the run again, in a new folder")
     return Total(found.replies[""], found.answered, found.failed)
 
 

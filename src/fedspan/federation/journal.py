@@ -170,14 +170,14 @@ def read_journal(path: Path) -> tuple[dict[str, Any], Iterator[JournalEntry]]:
         finally:
             file.close()
 
-    return _head(entries, path), calls()
+    return {"what": "", "settings": {}, "sites": {}, **_head(entries, path)}, calls()
 
 
 def _head(entries: Sequence[Entry], path: Path) -> dict[str, Any]:
     head = entries[0].fields.get("head") if entries else None
     if not isinstance(head, dict):
         raise JournalError(f"{path} is not a journal")
-    kinds = {"settings": dict, "sites": dict, "rows": dict, "threads": int}
+    kinds = {"what": str, "settings": dict, "sites": dict, "rows": dict, "threads": int}
     rows, threads = head.get("rows", {}), head.get("threads", 1)
     if not (
         all(isinstance(head.get(name, kind()), kind) for name, kind in kinds.items())
@@ -214,6 +214,8 @@ def _parsed(entry: Entry, file: AppendFile, sites: tuple[str, ...]) -> JournalEn
         for (site, deleted), values in zip(fields["changes"].items(), put, strict=True)
     }
     failed = {site: Failure.of(values) for site, values in fields["failed"].items()}
+    if not (set(replies) <= {*answered, ""} and {*changes, *answered, *failed} <= set(asked)):
+        raise AppendFileError("is damaged or was altered: a call has replies of sites that it did not request")
     up, down = read(fields["bytes_up"], answered), read(fields["bytes_down"], asked)
     collected = Collected(replies, fields["error"], answered, failed, changes, up, down)
     return JournalEntry(fields["number"], fields["digest"], collected, fields["seconds"], fields["quorum"])

@@ -264,8 +264,9 @@ class RunRecord:
                 if kind == "call":
                     record.calls.append(CallRecord.of(entry, record.sites))
                 elif kind == "metrics":
+                    turn = None if entry["round"] is None else int(entry["round"])
                     values = {k: float(v["float"]) if isinstance(v, dict) else v for k, v in entry["values"].items()}
-                    record.metrics.append(Metrics(entry["call"], entry["round"], values))
+                    record.metrics.append(Metrics(int(entry["call"]), turn, values))
                 elif kind == "versions":
                     record.versions = {str(name): str(version) for name, version in entry.items()}
                 elif kind == "privacy":

@@ -22,6 +22,7 @@ from fedspan.federation.site.steps import dotted_name
 if TYPE_CHECKING:
     import pandas as pd
 
+_HOWS = ("ask", "sum", "mean", "merge")
 #: Of runs and federations whose sites are not machines of their own.
 SIMULATED = "Simulated: all sites were in one process."
 
@@ -70,6 +71,8 @@ class CallRecord:
         down, up = read(values["bytes_down"], asked), read(values["bytes_up"], answered)
         whole, texts = [values["number"], *down.values(), *up.values()], [values["step"], *asked, *answered]
         whole += [] if values["round"] is None else [values["round"]]
+        if values["how"] not in _HOWS or {type(values["secure"]), type(values["replayed"])} != {bool}:
+            raise ValueError("a call has values of other types")
         if set(map(type, whole)) != {int} or set(map(type, texts)) != {str} or not math.isfinite(values["seconds"]):
             raise ValueError("a call has values of other types")
         failed = _failures(values["failed"])

@@ -244,14 +244,14 @@ def test_a_process_that_was_stopped_longer_than_a_step_may_take_fails_no_call(tm
         pid = desk.ask(who_runs)["pid"]
         os.write(writes, f"{pid}\n".encode())
         for number in range(1, 40):
-            os.write(writes, f"{desk.ask(waiting, number, number - 1, deadline=4.0)['calls']}\n".encode())
+            os.write(writes, f"{desk.ask(waiting, number, number - 1, deadline=10.0)['calls']}\n".encode())
         os._exit(0)
     os.close(writes)
     with os.fdopen(reads) as answers:
         pid = worker if which == "worker" else int(next(answers))
         next(answers)
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(6.0)  # more than the four seconds of the step
+        time.sleep(12.0)  # more than the ten seconds of the step
         with contextlib.suppress(ProcessLookupError):  # a stopped step process was replaced
             os.kill(pid, signal.SIGCONT)
         found = [int(line) for line in answers]

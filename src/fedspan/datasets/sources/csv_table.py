@@ -56,7 +56,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
         return {
             # With one thread, a bad line has its number.
             "read_options": arrow_csv.ReadOptions(
-                encoding=dialect.encoding, use_threads=threads and not lines, block_size=block, skip_rows=above
+                encoding=dialect.encoding, use_threads=not lines, block_size=block, skip_rows=above
             ),
             "parse_options": arrow_csv.ParseOptions(
                 delimiter=separator, newlines_in_values=lines, invalid_row_handler=bad
@@ -70,8 +70,8 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     _refuse_no_text(file, dialect.encoding)
     all_names, above = _header(file, dialect.encoding, separator)
     names = [name for name in all_names if name]
-    # Every block costs time for each column, and passing blocks between two threads takes what the second one saves.
-    block, threads = min(_LARGEST_BLOCK, max(2**21, 2**13 * len(names))), pa.cpu_count() > 2
+    # Every block costs time for each column.
+    block = min(_LARGEST_BLOCK, max(2**22, 2**12 * len(names)))
     marks = [mark for mark in ";\t|," if mark != separator and mark in names[0]] if len(names) == 1 else []
     if marks and (marks[0] != "," or detected(file).separator == ","):  # a name such as "weight, kg" has commas
         raise InputError(

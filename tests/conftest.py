@@ -53,6 +53,23 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             return group_of(nodeid)
 
+        def remove_node(self, node):
+            """Return the test during which a process died; it is not run again, and what waited behind it is."""
+            work = self.assigned_work.pop(node)
+            died = next((test for unit in work.values() for test, done in unit.items() if not done), None)
+            if died is not None:
+                work[group_of(died)][died] = True
+                self.workqueue.update({name: unit for name, unit in work.items() if not all(unit.values())})
+                for other in self.assigned_work:
+                    self._reschedule(other)
+            return died
+
+        def _reschedule(self, node):
+            """Let a process that gets the last tests end after them: it would wait for more before the very last."""
+            super()._reschedule(node)
+            if not self.workqueue and not node.shutting_down:
+                node.shutdown()
+
     config.option.loadscopereorder = False
     return Scheduling(config, log)
 

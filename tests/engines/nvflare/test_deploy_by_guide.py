@@ -91,6 +91,8 @@ class Machines:
 def test_three_hospitals_deploy_by_the_guide_and_run_a_study(tmp_path, monkeypatch):
     monkeypatch.setenv("VISITS_PASSWORD", PASSWORD)
     files, commands = blocks()
+    tmp_path /= "folders-whose-names-are-longer-than-the-path-of-a-socket-may-be-" * 2
+    tmp_path.mkdir()
     machines = Machines(tmp_path)
 
     def take(start):

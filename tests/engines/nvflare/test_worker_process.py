@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -14,6 +15,7 @@ import pytest
 
 from fedspan.engines.nvflare.setup.local_deployment import LocalDeployment
 from fedspan.engines.nvflare.site.worker_process import Supervisor, socket_path
+from fedspan.engines.remote.site.byte_link import ByteLink, socket_address
 
 
 @pytest.fixture
@@ -38,8 +40,7 @@ def test_a_worker_reports_that_it_is_closed_and_open_again(kit, tmp_path):
 
         def notice():
             for _ in range(100):  # the worker may not have noticed yet that the last link is closed
-                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-                    link.connect(socket_path(kit))
+                with contextlib.closing(ByteLink.to(socket_path(kit))):
                     if select.select([worker.stdout], [], [], 0.2)[0]:
                         return worker.stdout.readline()
             raise AssertionError("the worker reports nothing")
@@ -78,8 +79,20 @@ def test_the_console_shows_the_notices_of_a_worker(tmp_path, monkeypatch):
     assert shown == ["closed, because", "the worker died (0) and restarts"]
 
 
-def test_the_socket_of_a_deep_kit_has_a_relative_path(tmp_path, monkeypatch):
+@pytest.mark.parametrize("proc", [True, False])
+def test_a_deep_kit_has_a_socket_that_is_reached_from_any_folder(tmp_path, monkeypatch, proc):
     deep = tmp_path / ("a" * 60) / ("b" * 60)
     deep.mkdir(parents=True)
+    path = socket_path(deep)
+    if not proc:  # as on macOS
+        exists = Path.is_dir
+        monkeypatch.setattr(Path, "is_dir", lambda self: str(self) != "/proc/self/fd" and exists(self))
     monkeypatch.chdir(deep)
-    assert socket_path(deep) == "worker.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        with socket_address(path) as address:
+            listener.bind(address)
+        listener.listen()
+        for folder in (deep.parent, deep):  # NVIDIA FLARE changes the folder of a site's process
+            monkeypatch.chdir(folder)
+            ByteLink.to(path).close()
+    assert path.is_socket()

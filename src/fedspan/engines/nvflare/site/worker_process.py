@@ -15,7 +15,7 @@ from pathlib import Path
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
-from fedspan.engines.remote.site.byte_link import ByteLink
+from fedspan.engines.remote.site.byte_link import ByteLink, socket_address
 from fedspan.errors import FedspanError, InputError
 
 #: The exit code of a worker that can't use the owner's site.toml.
@@ -25,13 +25,9 @@ BAD_CONFIG = 3
 PAUSE = 2.0
 
 
-def socket_path(kit: Path) -> str:
-    """Return where the site's worker listens: beside the kit's keys, in a folder that only its owner enters.
-
-    The path is relative to the working directory if the full one is too long for a socket.
-    """
-    path = str(kit / "worker.sock")
-    return path if len(path.encode()) < 100 else os.path.relpath(path)
+def socket_path(kit: Path) -> Path:
+    """Return where the site's worker listens: beside the kit's keys, in a folder that only its owner enters."""
+    return kit / "worker.sock"
 
 
 class Supervisor:
@@ -93,10 +89,11 @@ class WorkerServer:
         self._lock = threading.Lock()
         self._links = 0
         path = socket_path(kit)
-        Path(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(path)
-        os.chmod(path, 0o600)
+        with socket_address(path) as address:
+            self._listener.bind(address)
+        path.chmod(0o600)
         self._listener.listen(64)
 
     def serve(self) -> None:

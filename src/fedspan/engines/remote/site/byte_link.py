@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,24 @@ from fedspan.wire import Message, canonical, decode, pieces
 
 #: Bytes of the longest piece; fewer than these are sent at once, so that the other side is woken once.
 LONGEST, _FEW = 2**33, 2**16
+
+#: Bytes that the path of a socket may have on every system.
+_LONGEST_PATH = 100
+
+
+@contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """Yield the path of a socket, or if it is too long for one, a short one through an open folder (see unix(7))."""
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        yield str(path)
+    elif not Path("/proc/self/fd").is_dir():
+        yield os.path.relpath(path)
+    else:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield f"/proc/self/fd/{folder}/{path.name}"
+        finally:
+            os.close(folder)
 
 
 class ByteLink:
@@ -23,11 +44,12 @@ class ByteLink:
         self.close = weakref.finalize(self, end.close)  # also of a link that is left behind
 
     @classmethod
-    def to(cls, path: str | Path) -> ByteLink:
+    def to(cls, path: Path) -> ByteLink:
         """Connect to the socket of a path; `OSError` where no process listens."""
         end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            end.connect(str(path))
+            with socket_address(path) as address:
+                end.connect(address)
         except OSError:
             end.close()
             raise

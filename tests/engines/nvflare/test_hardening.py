@@ -27,7 +27,7 @@ from fedspan.engines.nvflare.site.worker_process import socket_path
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.messages.envelope import open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Identity
-from fedspan.engines.remote.site.byte_link import ByteLink
+from fedspan.engines.remote.site.byte_link import ByteLink, socket_address
 from tests.engines.nvflare.conftest import SITES, site_toml
 
 pytestmark = pytest.mark.slow
@@ -233,7 +233,8 @@ def test_nonsense_to_the_workers_socket_is_refused(deployment):
             refused(link, rng.bytes(size))
     with socket.socket(socket.AF_UNIX) as plain:  # longer than any message: the connection ends, the worker lives on
         plain.settimeout(300.0)
-        plain.connect(path)
+        with socket_address(path) as address:
+            plain.connect(address)
         plain.sendall(b"\xff" * 64)
         with contextlib.suppress(ConnectionResetError):
             assert plain.recv(1) == b""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +16,10 @@ from fedspan.engines.remote.coordinator.remote_federation import RemoteFederatio
 from fedspan.errors import FedspanError, PolicyError, QuorumError
 from fedspan.federation.site.transforms import Transform
 from fedspan.owner.decisions import ALWAYS, MOST_WAITING, ONCE, REFUSED, Decisions
-from fedspan.owner.study_plan import LARGEST, PlannedRun, PlannedStep, StudyPlan, named_values, value_texts
+from fedspan.owner.study_plan import LARGEST, SECURE, PlannedRun, PlannedStep, StudyPlan, named_values, value_texts
 from tests.engines.remote.people import authority, user
 
-from .owner_desk import SUMS, Desk, Wires
+from .owner_desk import NUMBERS, OFFER, SUMS, Desk, Wires
 
 REQUIRED = 'approval = "required"'
 
@@ -71,6 +73,38 @@ def test_calls_are_counted_behind_many_transforms(desk):
     approved(desk, planned=StudyPlan("sums", (PlannedRun("Demo", "", (step,)),)))
     assert "sum" in desk.ask(run="Demo#0 x", study="t1", transforms=views)
     assert "at most 1 calls" in desk.ask(run="Demo#0 x", study="t1", number=1, after=0, transforms=views)
+
+
+def test_single_replies_are_counted_apart_from_secure_sums(desk):
+    """One plain sum and nine secure ones were approved, and ten plain sums left: the coordinator saw ten replies."""
+    steps = PlannedStep(SUMS, 1, "sum"), PlannedStep(SUMS, 9, SECURE)
+    approved(desk, planned=StudyPlan("sums", (PlannedRun("Demo", "", steps),)))
+    assert "sum" in desk.ask(run="Demo#0 x", study="t1", over={"how": "sum"})
+    more = {"run": "Demo#0 x", "study": "t1", "number": 1, "after": 0}
+    assert "at most 1 calls" in desk.ask(**more, over={"how": "sum"})
+    asked = {"session": "Demo#0 x/1/0", "what": SUMS, **NUMBERS}
+    assert "key" in desk.ask(OFFER, payload=asked, **more)
+
+
+def test_two_arrays_whose_digests_agree_in_64_bits_are_two(desk, monkeypatch):
+    """Approvals had 64 bits of a digest: two arrays with the same ones, one of them harmless, can be found in hours."""
+    harmless, harmful = np.zeros(3), np.ones(3)
+    made = value_texts(harmless)[-1].rpartition(" ")[2]
+    assert len(made) == 32
+
+    def colliding(data, **settings):
+        found = hashlib.blake2b(data, **settings).hexdigest()
+        return SimpleNamespace(hexdigest=lambda: made[:16] + found[16:])
+
+    monkeypatch.setattr("fedspan.owner.study_plan.blake2b", colliding)
+    approved_step = PlannedStep(SUMS, 1, parameters={"centre": value_texts(harmless)[-1:]})
+    assert approved_step.other({"centre": harmless}) == ""
+    assert "was planned" in approved_step.other({"centre": harmful})
+    many = [PlannedStep(SUMS, 1, parameters={"names": value_texts(letter * 300)}) for letter in "ab"]
+    assert many[0].other({"names": "a" * 300}) == ""
+    assert "was planned" in many[0].other({"names": "b" * 300})
+    plans = [StudyPlan("x", (PlannedRun("Demo", "", (one,)),)) for one in many]
+    assert plans[0].digest != plans[1].digest
 
 
 def test_calls_are_counted_over_restarts_and_under_one_number(desk):

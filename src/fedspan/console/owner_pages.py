@@ -232,11 +232,12 @@ class OwnerPages:
             flag = Html(f'<span class="flag {_flag(words.reveals)}">{esc(REVEALS[words.reveals])}</span>')
             against = Html(f'<br><span class="bad">{esc(words.against)}</span>') if words.against else Html("")
             fixed = " · ".join(filter(None, (words.step, words.fixed)))
-            what = Html(f"{esc(words.leaves)}{against}<br><span class=soft>{esc(fixed, 600)}</span>")
+            what = Html(f"{esc(words.leaves)}{against}<br><span class=soft>{_whole(fixed)}</span>")
             rows.append([what, flag, words.seen, words.calls])
         settings = f" with {run.settings}" if run.settings else ""
         listed = table(["what leaves the site", "reveals", "who sees it", "calls at most"], rows, texts=3)
-        return Html(f"<p><b>{esc(run.what)}</b>{esc(settings)}. {esc(computes(run))}</p>{listed}")
+        named = f"The user calls it <b>{esc(run.what)}</b>{esc(settings, 600)}"
+        return Html(f"<p>{named}. {esc(computes(run))}</p>{listed}")
 
     def _run(self, run: RunView, token: str) -> Html:
         most = run.most_calls
@@ -352,6 +353,13 @@ def _matching(lines: Sequence[dict[str, Any]], words: str) -> list[dict[str, Any
     wanted = words.lower().split()
     texts: Callable[[dict[str, Any]], str] = lambda line: " ".join(map(str, line.values())).lower()  # noqa: E731
     return [line for line in lines if not wanted or all(word in texts(line) for word in wanted)]
+
+
+def _whole(text: str, most: int = 600) -> Html:
+    """Return a text as HTML; of a long one the beginning, and all of it when the owner opens it."""
+    if len(text) <= most:
+        return esc(text, most)
+    return Html(f"<details><summary>{esc(text, most)} (show all)</summary>{esc(text, len(text))}</details>")
 
 
 def _facts(values: Sequence[tuple[str, object]]) -> Html:

@@ -173,6 +173,8 @@ class SiteView:
         run = line["run"]
         if not run or line["how"] == "hello":
             return
+        if run not in self.runs and line["outcome"] == "refused":  # any user can name as many runs as it likes
+            return
         view = self.runs.setdefault(run, RunView(run, line["who"], line["when"]))
         view.last = line["when"]
         view.bytes += line["bytes"]

@@ -10,7 +10,7 @@ import fedspan
 from fedspan.federation.site.discovery import install_steps
 from fedspan.owner.decisions import Proposal
 from fedspan.owner.rules import Rules
-from fedspan.owner.study_plan import SECURE, TRANSFORM, PlannedRun, PlannedStep, StudyPlan, is_shape
+from fedspan.owner.study_plan import SECURE, PlannedRun, PlannedStep, StudyPlan, is_shape
 from fedspan.report.sections.privacy_section import leaves_and_reveals
 
 #: What the word of a step's ``reveals`` means to an owner.
@@ -50,7 +50,7 @@ def step_words(step: PlannedStep, rules: Rules | None = None) -> StepWords:
     leaves, reveals = leaves_and_reveals(step.step)
     exact = {name: values for name, values in step.parameters.items() if values and not any(map(is_shape, values))}
     fixed = ", ".join(f"{name} = {' or '.join(values)}" for name, values in exact.items())
-    free = ", ".join(name for name in step.parameters if name not in exact and TRANSFORM not in name)
+    free = ", ".join(name for name in step.parameters if name not in exact)
     through = f"through {', '.join(step.transforms)}" if step.transforms else ""
     words = "; ".join(part for part in (through, fixed, f"{free}: as the run goes" if free else "") if part)
     against = ""
@@ -101,7 +101,7 @@ def study_lines(proposal: Proposal, rules: Rules | None = None) -> list[str]:
     ]
     for run in plan.runs:
         settings = f" ({run.settings})" if run.settings else ""
-        lines.append(f"  {run.what}{settings}: {computes(run)}")
+        lines.append(f"  the user calls it {run.what}{settings}: {computes(run)}")
         for step in run.steps:
             words = step_words(step, rules)
             lines.append(f"    at most {words.calls:,} x {words.step}: leaves {words.leaves}")

@@ -20,10 +20,10 @@ from fedspan.federation.site.steps import find_step, installed_steps
 from fedspan.federation.site.transforms import Transform, installed_transforms
 from fedspan.federation.versions import version_of
 from fedspan.owner.allowed_steps import SECURE_SUM, allows_transform, is_public
-from fedspan.owner.audit_log import AuditLog, AuditLogError, as_logged
+from fedspan.owner.audit_log import AuditLog, AuditLogError, as_logged, call_kind
 from fedspan.owner.decisions import ALWAYS, REFUSED, Decisions, find_step_of
 from fedspan.owner.rules import LEAST_SITES, STEP_SECONDS, Rules
-from fedspan.owner.study_plan import SECURE, StudyPlan
+from fedspan.owner.study_plan import StudyPlan
 from fedspan.privacy import Ledger
 
 #: The role, in a user's certificate, that may run steps. Other roles learn that a site exists, and its version.
@@ -192,13 +192,13 @@ class Admission:
         run = self.decisions.planned(request.user, request.study, request.run)
         if request.payload is None:  # a later round of a sum, which reads no data: the first one was judged
             return
-        how = "" if request.stage == "redo" else SECURE if request.stage else request.how
+        how = call_kind(request.how, request.stage)
         planned = find_step_of(run, request.step, how, request.transforms)
         other = planned.other(request.payload, request.views)
         if other:
             raise PolicyError(f"step {request.step!r} is not as this site's owner approved it: {other}")
-        calls = self.log.calls(request.run, request.step, request.transforms)
-        most = sum(one.calls for one in run.steps if one.fits(request.step, "", request.transforms))
+        calls = self.log.calls(request.run, request.step, how, request.transforms)
+        most = sum(one.calls for one in run.steps if one.fits(request.step, how, request.transforms))
         if not request.repeated and calls.after(request.run, request.number, request.stage) > most:
             raise PolicyError(
                 f"this site's owner approved at most {most:,} calls of step {request.step!r} in this run, and they "

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedspan.durable.append_file import AppendFile, AppendFileError, Entry
 from fedspan.errors import PolicyError
+from fedspan.owner.study_plan import SECURE
 
 OUTCOMES = ("answered", "refused", "failed")
 _KINDS: dict[str, type | tuple[type, ...]] = {
@@ -81,7 +82,7 @@ class AuditLog:
         self._day = ""
         self._rounds: dict[str, DailyRounds] = {}
         self.last_budget: tuple[float, str] | None = None  # what was left of the privacy budget, and when
-        self._calls: dict[tuple[str, ...], DailyRounds] = {}  # by run, step and transforms: over all days
+        self._calls: dict[tuple[str, str, str, tuple[str, ...]], DailyRounds] = {}  # over all days
         self._file = AppendFile(path, shared=True, accept=self._take)
         self.check()
 
@@ -106,9 +107,9 @@ class AuditLog:
         today = now().date().isoformat()
         return self._rounds.get(user, DailyRounds()) if self._day >= today else DailyRounds()
 
-    def calls(self, run: str, step: str, transforms: tuple[str, ...]) -> DailyRounds:
-        """Return the calls of one step of a run for which data were read."""
-        return self._calls.get((run, step, *as_logged(transforms)), DailyRounds())
+    def calls(self, run: str, step: str, how: str, transforms: tuple[str, ...]) -> DailyRounds:
+        """Return the calls of one step of a run for which data were read, put in this way; an empty `how` fits all."""
+        return self._calls.get((run, step, how, as_logged(transforms)), DailyRounds())
 
     def _take(self, entry: Entry) -> None:
         """Take in one line; `ValueError` refuses the log."""
@@ -122,8 +123,9 @@ class AuditLog:
         if fields["ran"]:
             call = fields["run"], fields["call"], fields["stage"]
             self._rounds.setdefault(fields["who"], DailyRounds()).add(*call)
-            kind = fields["run"], fields["step"], *fields["transforms"]
-            self._calls.setdefault(kind, DailyRounds()).add(*call)
+            for how in ("", call_kind(fields["how"], fields["stage"])):
+                kind = fields["run"], fields["step"], how, tuple(fields["transforms"])
+                self._calls.setdefault(kind, DailyRounds()).add(*call)
 
     def _sentence(self, what: str) -> str:
         return f"this site's audit log {what}, and nothing leaves it unlogged"
@@ -134,6 +136,15 @@ class AuditLog:
             yield
         except AppendFileError as error:
             raise AuditLogError(self._sentence(str(error))) from None
+
+
+def call_kind(how: str, stage: str) -> str:
+    """Return how a call is put: as it says, as a part of a secure sum, or empty where it is done again without a reply.
+
+    >>> call_kind("ask", ""), call_kind("sum", "offer"), call_kind("sum", "redo")
+    ('ask', 'secure sum', '')
+    """
+    return "" if stage == "redo" else SECURE if stage else how
 
 
 def as_logged(transforms: tuple[str, ...]) -> tuple[str, ...]:

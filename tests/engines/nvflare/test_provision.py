@@ -156,6 +156,19 @@ def test_participants_are_added_removed_renewed_and_moved_by_commands(tmp_path, 
     assert main(["federation", "move", "nowhere", *where]) == 2
 
 
+def test_a_name_that_differs_in_capital_letters_alone_is_refused(tmp_path, capsys):
+    """Two users "alice" and "Alice" look alike in logs and pages, and have one folder on some disks."""
+    plan, out = write_plan(tmp_path / "fed.toml", ["north", "south"], {"alice": "analyst"}), tmp_path / "out"
+    assert main(["federation", "init", str(plan), "--kits", "--out", str(out)]) == 0
+    request, where = str(tmp_path / "r"), ["--authority", str(out / "authority"), "--add"]
+    for kind, name in (("user", "Alice"), ("site", "NORTH"), ("user", "South")):
+        assert main([kind, "enroll", name, "--kit", str(tmp_path / f"{kind}s" / name), "--request", request]) == 0
+        assert main(["federation", "approve", request, *where, "--role", "analyst"]) == 2
+        assert "in capital letters alone" in capsys.readouterr().err
+    assert main(["user", "enroll", "alicia", "--kit", str(tmp_path / "alicia"), "--request", request]) == 0
+    assert main(["federation", "approve", request, *where, "--role", "analyst"]) == 0
+
+
 def test_the_schema_and_the_settings_are_signed_and_may_change(tmp_path, capsys):
     plan, out = write_plan(tmp_path / "a.toml", ["a", "b", "c"], {"alice": "analyst"}), tmp_path / "out"
     without = plan.read_text()

@@ -84,9 +84,7 @@ class AuthorityFolder:
         name, role, subject = check_token(self.oidc, request.token, key_digest(request.keys[request.name][1]))
         if name != request.name:
             raise InputError(f"the identity provider names {name!r}, and the request {request.name!r}")
-        known = self.members.members.get(name)
-        if known is not None and known.kind != "user":
-            raise InputError(f"{name!r} is a {known.kind} of this federation, not a user")
+        known = self._as_kind(name, "user")
         if (name in self._logins or known is not None) and self._logins.get(name) != subject:
             raise InputError(
                 f"{name!r} takes part already, and not by this person's login: 'fedspan federation remove {name}' lets "
@@ -119,10 +117,8 @@ class AuthorityFolder:
         """
         kind, name = request.kind, request.name
         role = self._role(request, role, add)
-        known = self.members.members.get(name)
+        known = self._as_kind(name, kind)
         asked = request.keys[name][1]
-        if known is not None and known.kind != kind:
-            raise InputError(f"{name!r} is a {known.kind} of this federation, not a {kind}")
         if known is not None and not replace:
             same = any(read_certificate(one.encode()).public_key() == asked for one in known.certificates)
             how = (
@@ -190,6 +186,21 @@ class AuthorityFolder:
         if role not in ROLES:
             raise InputError(f"the role {role!r} of {name} must be one of {', '.join(ROLES)}")
         return role
+
+    def _as_kind(self, name: str, kind: str) -> Member | None:
+        """Return the participant of this name, if any; refuse one of another kind, and a name that looks like it.
+
+        Owners read names, and disks of some systems take "Alice" and "alice" for one folder.
+        """
+        alike = [one for one in self.members.members if one != name and one.lower() == name.lower()]
+        if alike:
+            raise InputError(
+                f"{name!r} differs from the participant {alike[0]!r} in capital letters alone: choose another"
+            )
+        known = self.members.members.get(name)
+        if known is not None and known.kind != kind:
+            raise InputError(f"{name!r} is a {known.kind} of this federation, not a {kind}")
+        return known
 
     def _as_known(self, name: str) -> tuple[str, str] | None:
         member = self.members.members.get(name)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from fedspan.checks import as_table, gaps, text_columns, time_columns, true_or_false
+from fedspan.checks import as_table, first_of, gaps, text_columns, time_columns, true_or_false
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -352,10 +352,9 @@ class FedEstimator(_Parameters, BaseEstimator):
                 raise InputError(f"X contains NaN or infinity: feature {bad}; fill or drop them first") from None
             if not found:
                 raise
-            which = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
             raise InputError(
-                f"X holds {'times' if times else 'text'} in column {which}, and {type(self).__name__} takes numbers: "
-                f"{self._way_out_of_text}, or leave it out"
+                f"X holds {'times' if times else 'text'} in column {first_of(found)}, and {type(self).__name__} takes "
+                f"numbers: {self._way_out_of_text}, or leave it out"
             ) from None
         return table
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from numbers import Integral, Real
@@ -113,6 +113,40 @@ def true_or_false(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}={value!r} must be True or False")
     return bool(value)
+
+
+def list_of(name: str, value: object, what: str) -> list[Any]:
+    """Return several things as a list, or refuse what is none: a text would count as a list of its letters.
+
+    Examples
+    --------
+    >>> list_of("covariates", "age", "columns")
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: covariates='age' must be a list of columns
+    """
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        raise InputError(f"{name}={value!r} must be a list of {what}")
+    return list(value)
+
+
+def dict_of(name: str, value: object, what: str, allowed: Iterable[str] | None = None) -> dict[Any, Any]:
+    """Return a dict, empty for ``None``, or refuse what is none, or has other keys than the `allowed` ones.
+
+    Examples
+    --------
+    >>> dict_of("solver_options", {"rounds": 3}, "settings", ["max_rounds", "tol"])
+    Traceback (most recent call last):
+        ...
+    fedspan.errors.InputError: solver_options has 'rounds', and may have max_rounds, tol
+    """
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError(f"{name}={value!r} must be a dict of {what}, or None")
+    known = list(value or () if allowed is None else allowed)
+    for key in value or ():
+        if key not in known:
+            raise InputError(f"{name} has {key!r}, and may have {', '.join(known)}")
+    return {} if value is None else dict(value)
 
 
 def printable(text: str) -> str:
@@ -245,6 +279,18 @@ def time_columns(X: Any) -> list[str]:
     return [repr(str(name)) for name, dtype in zip(X.columns, X.dtypes, strict=True) if str(dtype).startswith(kinds)]
 
 
+def first_of(names: Iterable[object], most: int = 10) -> str:
+    """Return the first of some names, and the number of the others.
+
+    Examples
+    --------
+    >>> first_of(["north", "south", "west"], 2)
+    'north, south and 1 more'
+    """
+    every = list(map(str, names))
+    return ", ".join(every[:most]) + (f" and {len(every) - most:,} more" if len(every) > most else "")
+
+
 def gaps(X: Any) -> str:
     """Return the columns of a table of numbers that hold NaN or infinity, with how many; not in which rows.
 
@@ -261,7 +307,7 @@ def gaps(X: Any) -> str:
     shown = [
         f"{names[j] if names else f'number {j}'} ({counts[j]} values)" for j in np.flatnonzero(np.atleast_1d(counts))
     ]
-    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+    return first_of(shown)
 
 
 def text_columns(X: Any) -> list[str]:

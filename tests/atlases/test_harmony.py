@@ -263,7 +263,7 @@ def test_lost_replies_of_steps_that_no_site_may_miss_are_requested_again():
         ({"block_size": 2}, "block_size=2"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"batch": 6}, "batch=6 must be a whole number between 0 and 5"),
-        ({"batch": "donor"}, "batch='donor' names no column"),
+        ({"batch": "donor"}, "batch='donor' is the name of no column"),
         ({"batch": 1.5}, r"batch=1\.5 must be the name or number of a column"),
         ({"batches": ["a"]}, "batches=... goes with a batch column"),
         ({"batch": 0, "batches": "ab"}, "batches='ab' must be a list"),

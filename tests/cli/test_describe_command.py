@@ -80,7 +80,7 @@ def test_one_table_instead_of_the_page(study, tmp_path, capsys, arguments, words
         ("", ["--crosstab", "sex", "flag", "--pairs", "pearson"], "are one table each: choose one of them"),
         ("", ["--histogram", "sex"], "holds text, and a histogram is of numbers"),
         ('[describe]\nmean = "all"\n', [], "'mean' is not a known key"),
-        ("", ["--by", "ward"], "by='ward' is not a column of the table"),
+        ("", ["--by", "ward"], "by='ward' is the name of no column"),
         ("", ["--out", "nowhere/look.html"], "its folder does not exist"),
         ("", ["--out", "look.docx"], "--out look.docx must end in .html"),
         ("", ["--pairs", "pearson", "--out", "look.html"], "--out look.html must end in .csv"),

@@ -1,12 +1,13 @@
 """Every estimator of the package, found by itself, on every engine, and with a site that goes away.
 
-What else all of them keep is among scikit-learn's conventions, in ``tests/estimators``: a table is its federation,
+What else all of them keep is among scikit-learn's conventions, in ``tests/test_base.py``: a table is its federation,
 files are exact, a killed fit goes on, bad input gets a sentence.
 """
 
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from sklearn.base import clone
 
 import fedspan as fs
+from fedspan.errors import FedspanError
 from tests.engines.remote.network import Network
 
 from .discovery import check_exported
@@ -108,3 +110,14 @@ def test_a_site_that_goes_away_is_missed_and_named(kind):
     for name, value in fitted(model).items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             assert np.isfinite(value).all(), name
+
+
+@every_estimator
+@pytest.mark.parametrize("wrong", [2.5, "x", (3,), {"x": 1}, object()], ids=lambda wrong: type(wrong).__name__)
+def test_a_parameter_of_a_wrong_kind_is_refused(kind, wrong):
+    """Or it is taken; but no error of Python's own leaves a fit."""
+    X, names = table()
+    for name in make(kind).get_params(deep=False):
+        with warnings.catch_warnings(), suppress(FedspanError):
+            warnings.simplefilter("ignore")
+            make(kind, **{name: wrong}).fit(X, target_of(kind), sites=names)

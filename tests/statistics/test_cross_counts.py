@@ -65,7 +65,7 @@ def test_listed_names_stay_without_rows():
 def test_bad_columns_are_refused():
     with pytest.raises(InputError, match="rows='sex' and columns='sex' are the same column"):
         crosstab(federated(TABLE), "sex", "sex")
-    with pytest.raises(InputError, match="columns=9 is not a column of the table"):
+    with pytest.raises(InputError, match="columns=9 must be a whole number between 0 and"):
         crosstab(federated(TABLE), "sex", 9)
     table = pd.DataFrame({"id": [f"p{i}" for i in range(300)], "sex": list("fm") * 150})
     with pytest.raises(InputError, match="column 'id' has 300 names, and a table has at most 256"):

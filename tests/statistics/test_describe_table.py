@@ -200,7 +200,7 @@ def test_numbers_can_be_text_and_arrays_have_columns_too():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"by": "nurse"}, "by='nurse' is not a column of the table, which has 7: age, crp"),
+        ({"by": "nurse"}, "by='nurse' is the name of no column; columns: age, crp"),
         ({"quantiles": [0.5, 1.0]}, "quantiles=1.0 must be a finite number above 0 and below 1"),
         ({"least_set": 0}, "least_set=0 must be a whole number of at least 1"),
         ({"ranks": "all"}, "ranks='all' must be one of 'bins', 'exact'"),

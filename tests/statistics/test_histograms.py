@@ -57,7 +57,7 @@ def test_secure_sums_give_the_same():
         ({"column": "sex"}, "column='sex' holds text, and a histogram is of numbers"),
         ({"column": "age", "bins": 0}, "bins=0 must be a whole number between 1 and 10000"),
         ({"column": "age", "bins": [3, 2, 1]}, "must be a number of bins, or at least two finite edges that rise"),
-        ({"column": "size"}, "column='size' is not a column of the table"),
+        ({"column": "size"}, "column='size' is the name of no column"),
     ],
 )
 def test_bad_settings_are_refused(settings, words):

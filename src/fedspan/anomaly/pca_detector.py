@@ -16,7 +16,7 @@ from fedspan.anomaly.detector import usual_dimension
 from fedspan.anomaly.parts.explained_detector import ExplainedDetector
 from fedspan.anomaly.thresholds import few_rows, left_out_subspace, left_out_whitened, leverages
 from fedspan.arrays import Array, Vector
-from fedspan.checks import one_of, real_number, true_or_false
+from fedspan.checks import dict_of, one_of, real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.linalg import whitening_root
@@ -299,13 +299,8 @@ class FedPCADetector(ExplainedDetector):
             true_or_false(name, getattr(self, name))
         if not isinstance(self.left_out, bool | np.bool_) and self.left_out != "auto":
             raise InputError(f"left_out={self.left_out!r} must be True, False or 'auto'")
-        options = self.solver_options
-        if options is not None and not isinstance(options, Mapping):
-            raise InputError(f"solver_options={options!r} must be a dict of parameters of FedPCA, or None")
         allowed = sorted(set(FedPCA().get_params()) - set(self.get_params(deep=False)) - {"whiten"})
-        unknown = sorted(set(options or {}) - set(allowed))
-        if unknown:
-            raise InputError(f"solver_options has {unknown[0]!r}, and may have {', '.join(allowed)}")
+        dict_of("solver_options", self.solver_options, "parameters of FedPCA", allowed)
         self._pca(2)._check_parameters()
         if self.privacy is not None:
             real_number("quantile", self.quantile, above=0, below=1, why=" with privacy=...")

@@ -15,10 +15,11 @@ from fedspan.atlases.new_batches import harmonized, new_effects, placed
 from fedspan.atlases.parts.batch_labels import batch_codes, batch_names, features_of
 from fedspan.atlases.parts.soft_clusters import Rounds, corrected
 from fedspan.base import FedEstimator, FedTransformer
-from fedspan.checks import real_number, whole_number
+from fedspan.checks import list_of, real_number, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
+from fedspan.sums.columns import column_number
 
 
 @dataclass(eq=False, repr=False)
@@ -250,15 +251,7 @@ class FedHarmony(FedTransformer, FedEstimator):
 
     def _column(self) -> int:
         """Return the number of the batch column, or -1."""
-        if self.batch is None:
-            return -1
-        names = self._names()
-        if isinstance(self.batch, str):
-            if names is None or names.count(self.batch) != 1:
-                known = "the columns have no names" if names is None else f"Columns: {', '.join(names[:20])}"
-                raise InputError(f"batch={self.batch!r} names no column, or several. {known}")
-            return names.index(self.batch)
-        return whole_number("batch", self.batch, 0, self.n_features_in_ - 1, why=", or a column's name, or None")
+        return -1 if self.batch is None else column_number("batch", self.batch, self._names(), self.n_features_in_)
 
     def _features(self, column: int) -> tuple[str, ...] | None:
         names = self._names()
@@ -292,9 +285,9 @@ class FedHarmony(FedTransformer, FedEstimator):
             return None
         if self.batch is None:
             raise InputError("batches=... goes with a batch column: without one each site is a batch")
-        names = np.unique(np.array([str(name) for name in batches], dtype=str))
-        if isinstance(batches, str) or not len(names):
-            raise InputError(f"batches={batches!r} must be a list of the values of the batch column")
+        names = np.unique(np.array([str(name) for name in list_of("batches", batches, "values")], dtype=str))
+        if not len(names):
+            raise InputError("batches=[] names no batch: list the values of the batch column")
         return names
 
     def _single_replies(self) -> str | None:

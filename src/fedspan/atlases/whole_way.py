@@ -19,7 +19,7 @@ from fedspan.atlases.harmony import FedHarmony
 from fedspan.atlases.marker_genes import marker_genes
 from fedspan.atlases.measures import cluster_agreement, site_mixing
 from fedspan.atlases.variable_genes import gene_moments, variable_genes
-from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.checks import list_of, one_of, real_number, true_or_false, whole_number
 from fedspan.clustering.federated_k_means import federated_k_means
 from fedspan.clustering.k_means import FedKMeans
 from fedspan.errors import InputError
@@ -103,7 +103,7 @@ def atlas(
     whole_number("least_cells", least_cells, 1)
     if batch is None and batches is not None:
         raise InputError("batches=... goes with batch, the column of obs that holds them")
-    given = None if isinstance(labels, bool) else np.unique(np.array([str(label) for label in labels], dtype=str))
+    given = None if isinstance(labels, bool) else _names("labels", labels)
     if (labels is True) or (batch is not None and batches is None):
         federation.need_single_replies("an atlas whose batches or labels sites report")
     settings = {"n_top_genes": n_top_genes, "n_components": n_components, "batch": batch, "resolution": resolution}
@@ -125,7 +125,7 @@ def atlas(
         scores = run.apply(cell_scores, columns=columns.names, **shown)
         coded, names = scores, None
         if batch is not None:
-            names = _batch_names(run, batch, batches)
+            names = obs_names(run, batch=batch) if batches is None else _names("batches", batches)
             coded = run.apply(cell_scores, columns=columns.names, **shown, batch=batch, names=names)
         run.log(phase="harmony")
         codes = None if names is None else [str(i) for i in range(len(names))]
@@ -201,10 +201,8 @@ def _check(
     true_or_false("measures", measures)
 
 
-def _batch_names(run: Federation, batch: str, batches: Sequence[str] | None) -> NDArray[np.str_]:
-    if batches is not None:
-        return np.unique(np.array([str(name) for name in batches], dtype=str))
-    return obs_names(run, batch=batch)
+def _names(what: str, given: Any) -> NDArray[np.str_]:
+    return np.unique(np.array([str(name) for name in list_of(what, given, "names")], dtype=str))
 
 
 def _map(name: str, n: int, seed: int | None, settings: Mapping[str, Any] | None) -> Any:

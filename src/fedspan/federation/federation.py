@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedspan.checks import first_of
 from fedspan.errors import DeadlineError, FedspanError, InputError, JournalError, MessageError, PolicyError, QuorumError
 from fedspan.federation.calls.call import Call, Collected, Engine, Outcome, Summation
 from fedspan.federation.calls.corruption import Attack, Corruption
@@ -21,7 +22,7 @@ from fedspan.federation.calls.reply_checks import check_replies
 from fedspan.federation.calls.running_total import Check, RunningTotal, added
 from fedspan.federation.journal import JournalEntry
 from fedspan.federation.message_sizes import SameSize
-from fedspan.federation.notebook_html import fact_table, first_names
+from fedspan.federation.notebook_html import fact_table
 from fedspan.federation.outcomes import EndingKind, Failure, FailureKind, by_reason
 from fedspan.federation.policy import Policy, SecureSum
 from fedspan.federation.privacy_spent import PrivacySpent
@@ -97,13 +98,12 @@ class Federation:
         self._view = view
 
     def __repr__(self) -> str:
-        some = ", ".join(self.sites[:5]) + (", ..." if len(self.sites) > 5 else "")
-        return f"{type(self).__name__}({len(self.sites)} site{'s' * (len(self.sites) != 1)}: {some})"
+        return f"{type(self).__name__}({len(self.sites)} site{'s' * (len(self.sites) != 1)}: {first_of(self.sites, 5)})"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks; nothing is requested from the sites."""
         view, policy = self._view, self.policy
-        facts: list[tuple[str, object]] = [("sites", f"{len(self.sites):,}: {first_names(self.sites)}")]
+        facts: list[tuple[str, object]] = [("sites", f"{len(self.sites):,}: {first_of(self.sites, 8)}")]
         if view.transforms:
             facts.append(("rows seen through", ", ".join(one.id for one in view.transforms)))
         if view.conditions:

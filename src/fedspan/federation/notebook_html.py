@@ -21,11 +21,5 @@ def fact_table(title: str, facts: Iterable[tuple[str, object]], remark: str = ""
     return f"<table><caption><b>{_escaped(title)}</b></caption>{rows}</table>{below}"
 
 
-def first_names(names: Iterable[str], most: int = 8) -> str:
-    """Return the first of some names, and the number of the others."""
-    every = list(names)
-    return ", ".join(every[:most]) + (f" and {len(every) - most:,} more" if len(every) > most else "")
-
-
 def _escaped(text: str) -> str:
     return escape(printable(text))

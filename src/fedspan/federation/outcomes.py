@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
 
+from fedspan.checks import first_of
+
 
 class FailureKind(StrEnum):
     """Why a site gave no usable reply."""
@@ -78,7 +80,7 @@ class Failure(str):
         return cls(FailureKind(values["kind"]), str(values["detail"]), None, values.get("facts"))
 
 
-def by_reason(failed: Mapping[str, str], most: int = 5) -> str:
+def by_reason(failed: Mapping[str, str]) -> str:
     """Return sites and why they failed, where sites with the same reason share one.
 
     Examples
@@ -89,12 +91,9 @@ def by_reason(failed: Mapping[str, str], most: int = 5) -> str:
     sites: dict[str, list[str]] = {}
     for site, why in failed.items():
         sites.setdefault(str(why), []).append(site)
-    shown = [
-        f"{', '.join(names[:10])}{f' and {len(names) - 10} more' if len(names) > 10 else ''}: {why}"
-        for why, names in sites.items()
-    ]
-    left = sum(len(names) for names in list(sites.values())[most:])
-    return "; ".join(shown[:most]) + (f"; and {left} more" if left else "")
+    shown = [f"{first_of(names)}: {why}" for why, names in sites.items()]
+    left = sum(map(len, list(sites.values())[5:]))
+    return "; ".join(shown[:5]) + (f"; and {left} more" if left else "")
 
 
 class EndingKind(StrEnum):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedspan.checks import damage_refused, json_value, needs_pandas, printable
+from fedspan.checks import damage_refused, first_of, json_value, needs_pandas, printable
 from fedspan.federation.message_sizes import read, written
-from fedspan.federation.notebook_html import fact_table, first_names
+from fedspan.federation.notebook_html import fact_table
 from fedspan.federation.outcomes import NOT_ENDED, Ending, Failure
 from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.site.steps import dotted_name
@@ -201,7 +201,7 @@ class RunRecord:
     def facts(self) -> list[tuple[str, object]]:
         """Return what the run did, by name."""
         found: list[tuple[str, object]] = [
-            ("sites", f"{len(self.sites):,}: {first_names(self.sites)}"),
+            ("sites", f"{len(self.sites):,}: {first_of(self.sites, 8)}"),
             ("calls", f"{len(self.calls):,} in {self.seconds:.2f} s"),
             ("bytes", f"{self.bytes_up:,} up, {self.bytes_down:,} down"),
             ("ended", self.stopped or "still running"),

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.arrays import Array
-from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.checks import dict_of, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.landmarks.parts.card_rows import double_device
@@ -212,14 +212,10 @@ class FedTSNE(FedMap):
 
     def _settings(self) -> tuple[Layout, Any]:
         """Return the settings of a map of sums: a layout, and codebooks with or without noise."""
-        if self.sums_settings is not None and not isinstance(self.sums_settings, Mapping):
-            raise InputError(f"sums_settings={self.sums_settings!r} must be a dict of settings, or None")
         kinds = (Layout, Codebooks if self.privacy is None else NoisyBook)
         kind_of = {field.name: kind for kind in kinds for field in fields(kind)}
         given: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
-        for name, value in (self.sums_settings or {}).items():
-            if name not in kind_of:
-                raise InputError(f"sums_settings has {name!r}, and may have {', '.join(kind_of)}")
+        for name, value in dict_of("sums_settings", self.sums_settings, "settings", kind_of).items():
             given[kind_of[name]][name] = value
         layout, books = (kind(**settings) for kind, settings in given.items())
         return layout, books

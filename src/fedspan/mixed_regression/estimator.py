@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from fedspan.aggregation import Aggregator
 from fedspan.arrays import Array, Floats
 from fedspan.base import FedEstimator
-from fedspan.checks import as_table, held
+from fedspan.checks import as_table, first_of, held
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.mixed_regression.logistic_fedx import logistic_losses, other_classes
@@ -298,9 +298,9 @@ class FedMixedRegressor(RegressorMixin, FedEstimator):
             )
         silent = [name for name, label in zip(who.sites, who.labels, strict=True) if label < 0]
         if silent:
-            shown = ", ".join(map(repr, silent[:5])) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
             warnings.warn(
-                f"{shown} gave no valid reply in the end, and have no cluster (label -1): find it with assign",
+                f"{first_of(map(repr, silent), 5)} gave no valid reply in the end, and have no cluster (label -1): "
+                "find it with assign",
                 stacklevel=4,
             )
         models = done.models

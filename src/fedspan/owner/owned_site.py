@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedspan.checks import first_of
 from fedspan.datasets.sources.cell_source import CellSource
 from fedspan.datasets.sources.iso_times import with_times
 from fedspan.errors import InputError
@@ -178,7 +179,7 @@ def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Owned
     def choose(names: Sequence[str]) -> Sequence[str]:
         for name in (*(plan.columns or ()), *plan.drop, *apart):
             if name not in names:
-                raise InputError(f"{plan.source.label} has no column {name!r}; it has {_some(names)}")
+                raise InputError(f"{plan.source.label} has no column {name!r}; it has {first_of(map(repr, names), 20)}")
         features[:] = plan.columns or [name for name in names if name not in {*plan.drop, *apart}]
         order = list(federation or file.schema or {})  # columns are matched by name, whatever their order
         if set(features) <= set(order):
@@ -188,11 +189,6 @@ def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Owned
         return list(dict.fromkeys([*features, *apart]))
 
     return OwnedRows(plan, with_times(plan.source.read(choose, plan.where), times), features)
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:20]))
-    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
 
 
 def data_problems(file: SiteFile, rows: OwnedRows | CellRows, federation: dict[str, str] | None = None) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from fedspan.checks import frames_inside
+from fedspan.checks import first_of, frames_inside, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step, transform
 from fedspan.federation.outcomes import by_reason
@@ -132,12 +132,20 @@ def _difference(own: tuple[str, ...], common: tuple[str, ...]) -> str:
     lacks, more = [name for name in common if name not in own], [name for name in own if name not in common]
     if not lacks and not more:
         return "it has some of the columns of most sites twice"
-    parts = [f"{verb} {_listed(names)}" for verb, names in (("lacks", lacks), ("also has", more)) if names]
+    parts = [f"{verb} {first_of(map(repr, names))}" for verb, names in (("lacks", lacks), ("also has", more)) if names]
     return f"it {' and '.join(parts)}"
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+def column_number(what: str, value: Any, names: Sequence[Any] | None, columns: int) -> int:
+    """Return the number of a column that a parameter gives by its name or number."""
+    if not isinstance(value, str):
+        return whole_number(what, value, 0, columns - 1, why=", the number of a column, or its name")
+    known = list(map(str, names or ()))
+    if known.count(value) != 1:
+        number = "several columns" if value in known else "no column"
+        shown = f"columns: {first_of(known, 20)}" if known else "the columns have no names"
+        raise InputError(f"{what}={value!r} is the name of {number}; {shown}")
+    return known.index(value)
 
 
 def _names(reply: Message) -> tuple[str, ...]:

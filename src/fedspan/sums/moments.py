@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedspan.aggregation import Aggregate, Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.checks import first_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.federation import StepLike
@@ -261,8 +262,7 @@ def _refuse_bad_values(fed: Federation, bad: NDArray[np.int64], names: tuple[str
         sites = [f"site {site!r} ({counts[column]} values)" for site, counts in by_site.items() if counts[column]]
         unnamed = f"{'some' if fed.policy.secure_sum else 'a silent'} site ({bad[column]} values)"
         found += [f"feature {feature} at {where}" for where in sites or [unnamed]]
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    raise InputError(f"X contains NaN or infinity: {', '.join(found[:5])}{more}; fill or drop them first")
+    raise InputError(f"X contains NaN or infinity: {first_of(found, 5)}; fill or drop them first")
 
 
 def deviations(found: Moments) -> Vector:

@@ -1,6 +1,6 @@
-"""A site's process, for a test to kill: answers what comes over a socket.
+"""A site's process, for a test to kill: prints its port, and answers what comes there.
 
-Arguments: name, folder (with ``certificate``, ``key``, ``root`` in it), socket.
+Arguments: name, folder (with ``certificate``, ``key``, ``root`` in it).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if __name__ == "__main__":
     certificate, key, root = ((folder / file).read_bytes() for file in ("certificate", "key", "root"))
     site = next(site for site in sites() if site.name == name)
     worker = SiteWorker(site, folder / "disk", Identity(certificate, key), Authority(root, "clinics"))
-    with Listener(sys.argv[3], "AF_UNIX") as listener:
-        print("ready", flush=True)
+    with Listener(("127.0.0.1", 0)) as listener:
+        print(listener.address[1], flush=True)
         while True:
             with listener.accept() as connection:
                 connection.send_bytes(worker.answer(connection.recv_bytes()))

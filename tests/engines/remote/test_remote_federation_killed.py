@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -35,17 +34,15 @@ class Processes:
             (folder / site / "key").write_bytes(pem(key_of(site)))
             (folder / site / "root").write_bytes(root_certificate())
             self.start(site)
-        for process in self.running.values():
-            assert process.stdout.readline() == b"ready\n"
-
-    def socket(self, site):
-        return str(self.folder / f"{site}.socket")
+        self.ports = {site: self.port(site) for site in self.sites}
 
     def start(self, site):
-        if os.path.exists(self.socket(site)):
-            os.unlink(self.socket(site))
         program = [sys.executable, "-m", "tests.engines.remote.site_process", site, str(self.folder / site)]
-        self.running[site] = subprocess.Popen([*program, self.socket(site)], stdout=subprocess.PIPE)
+        self.running[site] = subprocess.Popen(program, stdout=subprocess.PIPE)
+
+    def port(self, site):
+        """Wait until a site listens; return its port."""
+        return int(self.running[site].stdout.readline())
 
     def kill(self, site):
         self.running[site].send_signal(signal.SIGKILL)
@@ -61,7 +58,7 @@ class Processes:
         answers = {}
         for site, request in requests.items():
             try:
-                with Client(self.socket(site), "AF_UNIX") as connection:
+                with Client(("127.0.0.1", self.ports[site])) as connection:
                     connection.send_bytes(request)
                     answers[site] = connection.recv_bytes() if connection.poll(deadline) else Lost("late")
             except OSError as error:
@@ -77,7 +74,7 @@ class Processes:
             if process.poll() is not None:
                 process.stdout.close()
                 self.start(site)
-                assert self.running[site].stdout.readline() == b"ready\n"
+                self.ports[site] = self.port(site)
         return frozenset(self.sites)
 
     def close(self):

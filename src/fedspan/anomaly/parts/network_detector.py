@@ -106,7 +106,7 @@ class NetworkDetector(FedDetector):
     def _check_parameters(self) -> None:
         self._check_quantile()
         check_aggregator(self.aggregator)
-        if self.layers not in self._widths:
+        if not isinstance(self.layers, int) or self.layers not in self._widths:
             raise InputError(f"layers={self.layers!r} must be one of {', '.join(map(str, self._widths))}")
         if self.hidden is not None:
             between = self.layers - 1

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.arrays import Array
+from fedspan.checks import first_of
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Replies, Site, step, transform
 from fedspan.federation.outcomes import Failure, FailureKind
@@ -134,7 +135,7 @@ def codes_in(labels: NDArray[np.str_], names: NDArray[np.str_]) -> Codes:
     if strangers:
         raise InputError(
             f"{len(strangers)} batches or labels of the rows are none of those that the model knows "
-            f"({_listed(names)}): adapt(...) learns new ones"
+            f"({first_of(names)}): adapt(...) learns new ones"
         )
     return np.array([known[name] for name in different.tolist()], dtype=np.int64)[places]
 
@@ -144,7 +145,3 @@ def _missing(value: Any) -> bool:
     if isinstance(value, float):
         return bool(np.isnan(value))
     return value is None or type(value).__name__ in ("NaTType", "NAType")
-
-
-def _listed(names: NDArray[np.str_]) -> str:
-    return ", ".join(names[:10].tolist()) + (", ..." if len(names) > 10 else "")

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedspan.arrays import Array
 from fedspan.base import FedEstimator
-from fedspan.checks import frames_inside, one_of
+from fedspan.checks import dict_of, frames_inside, one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site_labels import site_rows
@@ -51,11 +51,8 @@ class LandmarkEstimator(FedEstimator):
 
     def _feddl_settings(self, own: tuple[str, ...] = ("n_landmarks", "rounds", "device")) -> dict[str, Any]:
         """Return the settings of FedDL, the `own` parameters and ``landmark_settings``; refuse what cannot work."""
-        more = getattr(self, "landmark_settings", None) or {}
         allowed = sorted(set(FEDDL_SETTINGS) - set(own))
-        for name in more:
-            if name not in allowed:
-                raise InputError(f"landmark_settings has {name!r}, and may have {', '.join(allowed)}")
+        more = dict_of("landmark_settings", getattr(self, "landmark_settings", None), "settings", allowed)
         settings = {**{name: getattr(self, name) for name in own}, **more}
         check_mechanism(self.privacy)
         noisy_sums = self.privacy is not None and not isinstance(self.privacy, GaussianData)

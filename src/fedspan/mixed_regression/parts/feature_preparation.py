@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
 from fedspan.arrays import Array
-from fedspan.checks import one_of
+from fedspan.checks import first_of, one_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step, transform
 from fedspan.federation.site.parameters import Matrix, Vector, Whole
@@ -215,8 +215,7 @@ def target_moments(fed: Federation, *, aggregator: Aggregator | None = None) -> 
         replies = {} if fed.policy.secure_sum else fed.ask(local_target_sum)
         where = [f"site {name!r} ({r['bad']} values)" for name, r in replies.items() if r["bad"]]
         where = where or [f"some site ({first['bad']} values)"]
-        more = f" and {len(where) - 5} more" if len(where) > 5 else ""
-        raise InputError(f"y contains NaN or infinity: {', '.join(where[:5])}{more}; fill or drop them first")
+        raise InputError(f"y contains NaN or infinity: {first_of(where, 5)}; fill or drop them first")
     if not first["n"] > 0:
         raise InputError("the sites have no rows: there is nothing to learn from")
     centre = first["sum"] / first["n"]

@@ -13,11 +13,11 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedspan.base import FedEstimator, FedTransformer
-from fedspan.checks import frames_inside, real_number, true_or_false
+from fedspan.checks import frames_inside, list_of, real_number, true_or_false
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.combat.site_adjustment import adjusted, adjusted_site, site_adjustment
-from fedspan.statistics.survival.event_counts import column_number
+from fedspan.sums.columns import column_number
 from fedspan.sums.moments import refuse_bad_values
 
 
@@ -142,11 +142,7 @@ class FedComBat(OneToOneFeatureMixin, FedTransformer, FedEstimator):
     # Inside.
 
     def _listed(self) -> list[int | str]:
-        if self.covariates is None:
-            return []
-        if isinstance(self.covariates, str):
-            raise InputError(f"covariates={self.covariates!r} is one text, and must be a list of columns")
-        return list(self.covariates)
+        return [] if self.covariates is None else list_of("covariates", self.covariates, "columns")
 
     def _form(self) -> dict[str, Any]:
         return {"features": self.features_, "covariates": self.covariates_, "mean": self.mean_, "slopes": self.coef_}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.arrays import Array
-from fedspan.checks import held, whole_number
+from fedspan.checks import held
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import FailureKind
@@ -222,14 +222,3 @@ def group_names(groups: Any) -> tuple[str, ...]:
     if not found or len(set(found)) < len(found):
         raise InputError(f"groups={groups!r} must be different names, one or more")
     return found
-
-
-def column_number(what: str, value: Any, names: tuple[str, ...] | None, columns: int) -> int:
-    """Return the number of a column that is given by its name or number."""
-    if not isinstance(value, str):
-        return whole_number(what, value, 0, columns - 1, why=", the number of a column, or its name")
-    known = [str(name) for name in names or ()]
-    if value not in known:
-        shown = f"; columns: {', '.join(known[:20])}" if known else ": the columns have no names"
-        raise InputError(f"{what}={value!r} is the name of no column{shown}")
-    return known.index(value)

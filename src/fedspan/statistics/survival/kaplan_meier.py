@@ -16,9 +16,10 @@ from fedspan.checks import printable, real_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.statistics.regression.parts.regression_table import WIDTH
-from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, column_number, event_counts, group_names
+from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, event_counts, group_names
 from fedspan.statistics.survival.log_rank_test import compared
 from fedspan.statistics.survival.survival_model import FedSurvival
+from fedspan.sums.columns import column_number
 
 
 @dataclass(eq=False, repr=False)

@@ -16,8 +16,8 @@ from scipy import stats
 from fedspan.arrays import Floats
 from fedspan.errors import InputError
 from fedspan.federation import Federation
-from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, column_number, event_counts, group_names
-from fedspan.sums.columns import agree_on_columns
+from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, event_counts, group_names
+from fedspan.sums.columns import agree_on_columns, column_number
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.checks import dict_of, list_of, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation.site.parameters import Flags
 from fedspan.gateway.cell_text import name
@@ -31,8 +31,8 @@ def check(parameters: Mapping[str, Any]) -> None:
         raise InputError(f"log={log!r} must be 'auto', True, False or a list of columns")
     if not (is_auto(categorical) or _is_list(categorical)):
         raise InputError(f"categorical={categorical!r} must be 'auto' or a list of columns")
-    if categories is not None and not (isinstance(categories, Mapping) and all(map(_is_list, categories.values()))):
-        raise InputError(f"categories={categories!r} must be None or a dict of a column to a list of its names")
+    for column, names in dict_of("categories", categories, "columns and their names").items():
+        list_of(f"categories[{column!r}]", names, "names")
 
 
 def is_auto(value: object) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedspan.checks import json_value
+from fedspan.checks import first_of, json_value
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.rehearsal import RehearsedColumns, rehearse
 from fedspan.engines.remote.coordinator.signed_requests import Answer
@@ -60,9 +60,9 @@ def propose(
         if not waiting:
             return
         if time.monotonic() > until:
-            raise DeadlineError(f"{_names(waiting)}: not approved within run_deadline={policy.run_deadline:g} s")
+            raise DeadlineError(f"{first_of(waiting)}: not approved within run_deadline={policy.run_deadline:g} s")
         if not shown:
-            notify(f"study {directory.study} waits for the approval of the owners of {_names(waiting)}")
+            notify(f"study {directory.study} waits for the approval of the owners of {first_of(waiting)}")
             shown = True
         time.sleep(PAUSE)
 
@@ -92,7 +92,3 @@ def _ticket(folder: Path | None, digest: str) -> str:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(file, f"{ticket} {digest}\n".encode())
     return ticket
-
-
-def _names(sites: Sequence[str]) -> str:
-    return ", ".join(sites[:10]) + (f" and {len(sites) - 10} more" if len(sites) > 10 else "")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
 
-from fedspan.checks import json_value
+from fedspan.checks import first_of, json_value
 from fedspan.engines.remote.coordinator.signed_requests import Answer, SignedRequests
 from fedspan.engines.remote.messages.envelope import APART, MISREAD, Opened
 from fedspan.engines.remote.messages.environment import differences, fedspan_version
@@ -199,10 +199,9 @@ class SiteDirectory:
         for site, report in self.reports.items():
             other = report.version != fedspan_version() and neighbours(report.version, fedspan_version())
             if other and (changed := differing(report.steps, digests())):
-                shown = ", ".join(changed[:10]) + (f" and {len(changed) - 10} more" if len(changed) > 10 else "")
                 texts.append(
                     f"site {site!r} runs fedspan {report.version}, and this is fedspan {fedspan_version()}; these "
-                    f"steps differ, and are not requested from it: {shown}"
+                    f"steps differ, and are not requested from it: {first_of(changed)}"
                 )
             others = differences(report.environment)
             if others:

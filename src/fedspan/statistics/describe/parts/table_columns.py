@@ -14,7 +14,7 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Flags, Vector
 from fedspan.gateway.cell_text import LARGEST
 from fedspan.statistics.describe.parts.grouped_rows import SITES, Grouping
-from fedspan.sums.columns import agree_on_columns
+from fedspan.sums.columns import agree_on_columns, column_number
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.row_blocks import width
 from fedspan.tables.parts import encoder_parameters as parameters
@@ -94,12 +94,7 @@ def named_columns(seen: Federation) -> tuple[tuple[str, ...], Federation]:
 
 def position(column: Any, names: Sequence[str], parameter: str) -> int:
     """Return the number of a column that a parameter names, or numbers."""
-    if isinstance(column, str) and column in names:
-        return list(names).index(column)
-    if isinstance(column, int | np.integer) and not isinstance(column, bool) and 0 <= column < len(names):
-        return int(column)
-    some = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    raise InputError(f"{parameter}={column!r} is not a column of the table, which has {len(names)}: {some}")
+    return column_number(parameter, column, names, len(names))
 
 
 def text_columns(by: str | int | None, names: Sequence[str]) -> list[int]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from fedspan.arrays import Array
+from fedspan.checks import first_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import MOST, Flags, Labels, Matrix, Vector, Whole
@@ -301,10 +302,8 @@ def _refuse_gaps(
         where = [f"site {site!r} ({one['bad_target']} values)" for site, one in by_site.items() if one["bad_target"]]
         found = where or [f"some site ({total['bad_target']} values)"]
     what = "X" if np.any(total["bad"]) else "y"
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     raise InputError(
-        f"{what} contains NaN or infinity: {', '.join(found[:5])}{more}; fill them, or leave such rows out "
-        "(missing='drop')"
+        f"{what} contains NaN or infinity: {first_of(found, 5)}; fill them, or leave such rows out (missing='drop')"
     )
 
 

@@ -12,9 +12,10 @@ from sklearn.utils.validation import validate_data
 
 from fedspan.arrays import Array
 from fedspan.base import FedEstimator
-from fedspan.checks import as_table, frames_inside, whole_number
+from fedspan.checks import as_table, dict_of, frames_inside, list_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, transform
+from fedspan.sums.columns import column_number
 from fedspan.tables.parts.category_union import Lines, Naturals, category_union, packed, unpacked
 from fedspan.tables.parts.cells import column
 from fedspan.tables.parts.cells import names as names_of
@@ -102,13 +103,7 @@ class TreatmentCoding(FedEstimator):
 
     def _column(self, what: str, value: Any) -> int:
         """Return the number of a column that is given by its name or number."""
-        names = list(self._names() or ())
-        if isinstance(value, str):
-            if value not in names:
-                known = f"; columns: {', '.join(names[:20])}" if names else ": the columns have no names"
-                raise InputError(f"{what}={value!r} is the name of no column{known}")
-            return names.index(value)
-        return whole_number(what, value, 0, self.n_features_in_ - 1, why=", the number of a column, or its name")
+        return column_number(what, value, self._names(), self.n_features_in_)
 
     def _kept(self) -> dict[int, tuple[str, ...]]:
         """Return the categories by number of column."""
@@ -116,12 +111,12 @@ class TreatmentCoding(FedEstimator):
 
     def _coded(self, fed: Federation) -> Federation:
         """Find the categories, and return the federation whose sites code them."""
-        if isinstance(self.categorical, str):
-            raise InputError(f"categorical={self.categorical!r} is one text, and must be a list of columns")
-        wanted = sorted({self._column("categorical", one) for one in self.categorical or ()})
+        columns = [] if self.categorical is None else list_of("categorical", self.categorical, "columns")
+        wanted = sorted({self._column("categorical", one) for one in columns})
         self.categorical_columns_, self.categories_ = np.array(wanted, dtype=np.int64), ()
         given = {
-            self._column("categories", key): tuple(map(str, value)) for key, value in (self.categories or {}).items()
+            self._column("categories", key): tuple(map(str, list_of(f"categories[{key!r}]", value, "names")))
+            for key, value in dict_of("categories", self.categories, "columns and their names").items()
         }
         if not set(given) <= set(wanted):
             raise InputError(f"categories={self.categories!r} names a column that categorical does not")

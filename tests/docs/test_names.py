@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import fedspan as fs
 from fedspan.federation.site.discovery import install_steps
 
 ROOT = Path(__file__).parents[2]
@@ -75,3 +76,10 @@ def test_names_that_do_not_exist_are_noticed():
     assert not exists("fedspan.estimators")
     assert not exists("fedspan.pca.fedpg.no_such_step")
     assert list(imported("from fedspan.pca import fedpg\nimport numpy")) == ["fedspan.pca.fedpg"]
+
+
+def test_every_rule_and_every_attack_is_named_on_the_page_about_them():
+    page = (ROOT / "docs" / "resilience.md").read_text(encoding="utf-8")
+    names = {*fs.aggregation.__all__, *fs.attacks.__all__} - {"Aggregator"}
+    assert len(names) > 20
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", page)] == []

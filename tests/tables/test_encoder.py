@@ -626,7 +626,7 @@ BAD = {
     "categorical number": ({"categorical": [6]}, "the column 6"),
     "categorical bool": ({"categorical": [True]}, "the column True"),
     "categories list": ({"categories": [["tcp"]]}, "must be a dict of columns and their names, or None"),
-    "categories text": ({"categories": {"proto": "tcp"}}, r"categories\['proto'\]='tcp' must be a list of names"),
+    "categories text": ({"categories": {"proto": "tcp"}}, "categories['proto']='tcp' must be a list of names"),
     "categories column": ({"categories": {"protocol": ["tcp"]}}, "'protocol'"),
     "categories twice": ({"categories": {"proto": ["tcp"], 4: ["udp"]}}, "'proto' twice"),
     "max_categories": ({"max_categories": 0}, "max_categories=0 must be"),

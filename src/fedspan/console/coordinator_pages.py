@@ -155,7 +155,7 @@ class CoordinatorPages:
             if {"study", "who", "state", "since", "title"} <= about.keys():
                 has = about["state"] == "done" and (path / "results" / "report.html").is_file()
                 found.append(about | {"progress": _json(path / "progress.json"), "has_report": has})
-        return sorted(found, key=lambda about: -float(about["since"]))
+        return sorted(found, key=lambda about: (-float(about["since"]), about["study"]))
 
     def _study(self, name: str) -> Path:
         known = {about["study"] for about in self._studies()}

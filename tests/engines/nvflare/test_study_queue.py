@@ -102,6 +102,7 @@ def test_an_operator_disables_a_site_until_it_is_enabled(queue, tmp_path):
         queue.answer(opened("olga", "operator", kind="disable", site="b"))
     found = queue.answer(opened("olga", "operator", kind="disable", site="a"))["disabled"]
     assert found["a"].startswith("disabled by the operator olga since ")
+    assert found["a"].endswith(" UTC"), "users in other time zones read it"
     assert disabled_sites(tmp_path) == found
     assert (
         queue.answer(opened("olga", "operator", kind="enable", site="a"))["disabled"] == {} == disabled_sites(tmp_path)

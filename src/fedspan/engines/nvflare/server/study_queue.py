@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ class StudyQueue:
             known = disabled_sites(self._kit)
             known.pop(site, None)
             if disable:
-                known[site] = f"disabled by the operator {operator} since {time.strftime('%Y-%m-%d %H:%M')}"
+                known[site] = f"disabled by the operator {operator} since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
             write_json(self._kit / DISABLED, known)
         return known
 

@@ -133,3 +133,15 @@ def test_a_difference_within_the_margin_counts_for_columns_and_not_for_scores(of
     (one,) = compared([before], [now], [(of, "a")], margin=margin)
     assert (one.p_value < 0.001) == beyond_chance
     assert one.difference == pytest.approx(0.04)
+
+
+def test_a_table_with_sites_is_compared_as_its_federation_and_alike_rows_count_as_fewer(model, before):
+    X, sites = rows(2000, seed=7), np.arange(2000) % 4
+    X[:, 5] = np.arange(2000) % 8 == 0  # 12 % instead of 2 % of a rare service
+    found = fs.drift(model, X, sites=sites, baseline=before)
+    assert repr(found) == repr(fs.drift(model, fs.federate(X, sites=sites), baseline=before))
+    assert sorted(found.sites) == ["0", "1", "2", "3"]
+    fewer = fs.drift(model, X, sites=sites, baseline=before, alike=20.0)
+    assert found.p_value < 1e-6 < 0.05 < fewer.p_value
+    assert found.drifted
+    assert not fewer.drifted

@@ -301,3 +301,13 @@ def test_what_is_no_table_of_counts_is_refused(data, tmp_path):
         fs.federate_anndata({"a": tmp_path / "no.h5ad"})
     with pytest.raises(InputError, match="layer='raw' is not one of none"):
         fs.federate_anndata(data, sites="site", layer="raw")
+
+
+def test_counts_may_be_in_a_layer(found, data):
+    part = data[data.obs["site"] == "lab 1"].copy()
+    elsewhere = part.copy()
+    elsewhere.layers["counts"] = part.X.copy()
+    elsewhere.X = part.X * 0.0
+    one, other = found.annotate(part, site="lab 1"), found.annotate(elsewhere, site="lab 1", layer="counts")
+    np.testing.assert_array_equal(one.obsm["X_pca_harmony"], other.obsm["X_pca_harmony"])
+    assert one.obs["leiden"].tolist() == other.obs["leiden"].tolist()

@@ -106,3 +106,16 @@ def test_what_cannot_work_is_refused(tmp_path):
         fs.gateway_site("a", tmp_path / "bad.npz")
     with pytest.raises(InputError, match="--periods needs --state"):
         gateway(tmp_path / "detector.npz", rows=tmp_path / "a.jsonl", periods=tmp_path / "p")
+
+
+def test_sums_of_gateways_fade_as_batches_do(tmp_path):
+    model, other, half = (fs.FedPCADetector().fit(rows(800, 0)) for _ in range(3))
+    X = rows(300, 1) + 1.0
+    fed = fs.LocalFederation(closed(model, tmp_path, {"a": X}))
+    model.learn_sums(fed, decay=0.25)
+    other.partial_fit(X, decay=0.25)
+    np.testing.assert_allclose(model.mean_, other.mean_, rtol=1e-12)
+    half.learn_sums(fed, half_life=150.0)  # two half-lives: a quarter of the rows before
+    np.testing.assert_allclose(half.mean_, other.mean_, rtol=1e-12)
+    with pytest.raises(InputError, match="at='yesterday' must be a time"):
+        model.learn_sums(fed, half_life="1h", at="yesterday")

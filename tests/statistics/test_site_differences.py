@@ -95,3 +95,16 @@ def test_what_can_not_be_compared_is_refused():
         site_differences(federated(TABLE, "one"))
     gaps = pd.DataFrame({"x": np.full(40, np.nan), "same": 1.0})
     assert site_differences(federated(gaps)).tests == ()
+
+
+def test_columns_names_and_sets_are_chosen_as_in_a_description():
+    table = pd.DataFrame({"age": np.arange(400.0) % 83, "ward": np.arange(400) % 5 % 3})
+    as_text = site_differences(federated(table), categorical=["ward"])
+    assert {test.of for test in as_text.tests if test.column == "ward"} == {"names"}
+    listed = site_differences(federated(table), categories={"ward": ["0", "1", "2"]})
+    assert repr(listed.tests) == repr(as_text.tests)
+    assert {test.of for test in site_differences(federated(table)).tests if test.column == "ward"} > {"mean"}
+    assert site_differences(federated(table), least_set=101).tests == ()
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 4)))
+    one, two = (found_test(site_differences(federated(wide), rank=r), "0", "", "subspace") for r in (1, 2))
+    assert one.effect != two.effect

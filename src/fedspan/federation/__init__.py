@@ -12,7 +12,8 @@ from fedspan.federation.privacy_spent import PrivacySpent
 from fedspan.federation.record import CallRecord, Metrics, RunRecord
 from fedspan.federation.replies import Replies, Total
 from fedspan.federation.run import Observer
-from fedspan.federation.site.site import RowBatch, Site, generator
+from fedspan.federation.site.shown_rows import RowBatch
+from fedspan.federation.site.site import Site, generator
 from fedspan.federation.site.steps import step
 from fedspan.federation.site.transforms import transform
 

@@ -13,7 +13,7 @@ from fedspan.federation.site.state import NO_CHANGES, Changes, State
 from fedspan.wire import Message, encoded_size
 
 if TYPE_CHECKING:
-    from fedspan.federation.site.site import Site
+    from fedspan.federation.site.shown_rows import ShownRows
 
 
 class OversizeError(PolicyError):
@@ -32,7 +32,7 @@ class CallContext:
     """
 
     # Most calls need none of these, and a call at a thousand sites makes a thousand contexts.
-    gate: Callable[[Site], None] | None = None
+    gate: Callable[[ShownRows], None] | None = None
     hidden = False
     least = 0
     changes: Changes = NO_CHANGES

@@ -8,6 +8,7 @@ from typing import Protocol
 from fedspan.errors import InputError, PolicyError
 from fedspan.federation.calls.call import Call
 from fedspan.federation.site.call_context import CallContext
+from fedspan.federation.site.shown_rows import ShownRows
 from fedspan.federation.site.site import Site
 from fedspan.federation.site.steps import find_step
 from fedspan.wire import Message, canonical
@@ -76,7 +77,7 @@ def reply_of(call: Call, payload: Message, site: Site) -> Message:
     return reply
 
 
-def refuse_without_noise(call: Call, site: Site, *, replied: bool = False) -> None:
+def refuse_without_noise(call: Call, site: ShownRows, *, replied: bool = False) -> None:
     """Refuse, under a strict ledger, a reply that reveals something and carries no noise.
 
     Called whenever a step is about to read data, and once it has `replied`.
@@ -91,7 +92,7 @@ def refuse_without_noise(call: Call, site: Site, *, replied: bool = False) -> No
         )
 
 
-def refuse_rows(site: Site) -> None:
+def refuse_rows(site: ShownRows) -> None:
     """Refuse to show rows to a step that reveals nothing: whether it fails could reveal them."""
     step = find_step(site.context.step)
     if step.public:

@@ -62,6 +62,7 @@ class Chromium:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START, *map(str, ends), *command],
             pass_fds=ends,
+            env={**os.environ, "TMPDIR": "/tmp"},  # where it has a socket, whose path must be short
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -39,7 +39,8 @@ def test_any_text_is_only_text_once_escaped(text):
 def test_control_characters_and_long_texts():
     assert esc("a\x00b\x9fc\td") == "a\ufffdb\ufffdc\td"
     assert esc("refused\u202eyna\u2066") == "refused\ufffdyna\ufffd"  # turns the order of signs
-    assert esc("x" * 301) == "x" * 299 + "…"
+    assert esc("x" * 301 + "y" * 301) == "x" * 149 + "…" + "y" * 150
+    assert esc("x" * 301, 10) == "x" * 9 + "…"
     assert esc("x" * 300) == "x" * 300
 
 

@@ -24,11 +24,17 @@ class Html(str):
 
 
 def esc(value: object, most: int = LONGEST_TEXT) -> Html:
-    """Return `value` as HTML: text is cut after `most` characters and escaped, `Html` stays as it is."""
+    """Return `value` as HTML: text is escaped and cut to `most` characters, `Html` stays as it is.
+
+    A long text loses its middle: an error begins with a path, and ends with the reason.
+    """
     if isinstance(value, Html):
         return value
     text = str(value).translate(_NO_CONTROLS)
-    return Html(html.escape(text if len(text) <= most else text[: most - 1] + "…"))
+    if len(text) > most:
+        end = most // 2 if most >= LONGEST_TEXT else 0
+        text = f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+    return Html(html.escape(text))
 
 
 def join(parts: Iterable[Html], between: str = "") -> Html:

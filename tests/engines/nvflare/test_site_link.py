@@ -80,9 +80,12 @@ def test_no_site_is_called_by_another_site(worker, tmp_path):
     assert not worker
 
 
-def test_a_worker_that_is_not_there_is_a_sentence(tmp_path):
-    with pytest.raises(RefusedError, match="the site's worker is restarting"):
-        sent(SiteLink(tmp_path), b"request")
+def test_a_worker_that_is_not_there_is_a_sentence(tmp_path, capsys):
+    link = SiteLink(tmp_path)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="the site's worker is restarting"):
+            sent(link, b"request")
+    assert capsys.readouterr().out.count("this site's worker cannot be reached: No such file or directory") == 1
 
 
 def test_the_worker_is_left_alone_when_no_user_is_connected(worker, tmp_path, monkeypatch):

@@ -96,3 +96,49 @@ def test_a_deep_kit_has_a_socket_that_is_reached_from_any_folder(tmp_path, monke
             monkeypatch.chdir(folder)
             ByteLink.to(path).close()
     assert path.is_socket()
+
+
+def test_a_worker_restarts_in_the_folder_in_which_its_site_was_started(kit, tmp_path, monkeypatch):
+    """NVIDIA FLARE enters another one meanwhile, and the owner's own steps are found from here alone."""
+    shown, restarted = [], threading.Event()
+
+    def report(line):
+        shown.append(line)
+        if sum("20 rows" in line for line in shown) == 2:
+            restarted.set()
+
+    monkeypatch.setattr("fedspan.engines.nvflare.site.worker_process.report", report)
+    monkeypatch.setattr("fedspan.engines.nvflare.site.worker_process.FOLDER_AT_START", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "src"))
+    (tmp_path / "own_steps_here.py").write_text("import fedspan as fs\n\n\n@fs.step\ndef one(site):\n    return {}\n")
+    config = tmp_path / "site.toml"
+    config.write_text(config.read_text().replace("[data]", 'modules = ["own_steps_here"]\n[data]'))
+    monkeypatch.chdir(kit)
+    supervisor = Supervisor(kit, config)
+    supervisor.wait_until_ready()
+    supervisor._process.kill()
+    assert restarted.wait(300), shown
+    supervisor._start = threading.Event().wait  # no third one, in a thread that ends with the tests
+    supervisor._process.kill()
+
+
+def test_a_worker_that_cannot_start_again_is_a_sentence_on_the_console(tmp_path, monkeypatch):
+    shown, thrice = [], threading.Event()
+    monkeypatch.setattr("fedspan.engines.nvflare.site.worker_process.report", shown.append)
+    monkeypatch.setattr("fedspan.engines.nvflare.site.worker_process.PAUSE", 0.0)
+
+    class Supervised(Supervisor):
+        started = 0
+
+        def _start(self):
+            self.started += 1
+            if self.started > 3:
+                thrice.set()
+                threading.Event().wait()  # for good, in a thread that ends with the tests
+            (tmp_path / "worker.log").write_text("Traceback\nImportError: no module\n")
+            return subprocess.Popen([sys.executable, "-c", "exit(1)"], stdout=subprocess.PIPE, text=True)
+
+    threading.Thread(target=Supervised(tmp_path, tmp_path / "site.toml")._watch, daemon=True).start()
+    assert thrice.wait(300)
+    assert shown.count("the worker died (1) and restarts") == 3
+    assert shown.count("ImportError: no module") == 1

@@ -90,6 +90,32 @@ def test_with_a_quorum_of_all_a_site_is_waited_for(net):
     assert observer.waited == ("b",)
 
 
+def test_a_run_that_waits_logs_for_which_site_and_why(net, monkeypatch, caplog):
+    def rest(seconds):
+        if caplog.messages:
+            net.start("b")
+
+    monkeypatch.setattr(site_directory, "_SILENT", 0.0)
+    monkeypatch.setattr(site_directory, "sleep", rest)
+    with net.federation(ALL) as fed:
+        fed.ask(count)
+        net.stop("b")
+        assert set(fed.ask(count)) == {"a", "b", "c"}
+    assert caplog.messages == ["waiting for b: the site is not connected"]
+
+
+def test_the_last_reason_counts(net, caplog):
+    """A site that was only late is gone when it is probed."""
+    fed = net.federation(fs.Policy(quorum=0.5))
+    fed.ask(count)
+    directory = fed.engine.directory
+    directory.lost("b", "no answer within the deadline")
+    net.lose = lambda site, what: site == "b"
+    directory.lost("b", "the site's worker is restarting")
+    assert directory.offline(["b"]) == {"b": "no answer within the deadline"}  # as the probe has found
+    fed.close()
+
+
 def test_a_run_waits_until_its_deadline_and_can_be_resumed(net, tmp_path, monkeypatch):
     expected = fs.LocalFederation(three_sites(), seed=1).run(wander)
     whole, left = SiteDirectory.wait, []

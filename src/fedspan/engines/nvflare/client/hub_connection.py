@@ -155,12 +155,12 @@ class HubConnection:
                 else:
                     sizes.pop(site, None)
                     self._give_up({site})
-                    yield site, Lost(f"{site}: {answer!s}")
+                    yield site, Lost(answer)
                 del answer  # a message, which only the caller may keep
         finally:
             del self._calls[name]
         self._give_up(set(waiting))
-        yield from ((site, Lost(f"{site}: {why}")) for site in sorted(waiting))
+        yield from ((site, Lost(why)) for site in sorted(waiting))
 
     def _give_up(self, sites: set[str]) -> None:
         if sites:

@@ -25,6 +25,7 @@ from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.client.study_client import CHANNEL, LARGEST, LATEST, PURPOSE, zipped
 from fedspan.engines.nvflare.flare import Component, EventType, Head, Message, RefusedError, cell_of, serve
 from fedspan.engines.nvflare.setup.kit import json_bytes, write_json
+from fedspan.engines.nvflare.setup.parent_death_watch import FOLDER_AT_START
 from fedspan.engines.remote.messages.envelope import Opened, open_sealed
 from fedspan.engines.remote.messages.identity import Authority, Participant, check_delegation
 from fedspan.errors import FedspanError, InputError
@@ -241,7 +242,12 @@ class StudyQueue:
         with (self._folder / name / "log.txt").open("wb") as log:
             command = [sys.executable, "-m", "fedspan.cli.study.detached_study", str(self._kit), name]
             self._running[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=FOLDER_AT_START,
             )
         self._starts[name] = self._starts.get(name, 0) + 1
         self._set(name, state="running")

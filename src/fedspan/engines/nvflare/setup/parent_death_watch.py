@@ -15,6 +15,9 @@ PARENT = "FEDSPAN_PARENT_PROCESS"
 
 _own_parent = os.environ.get(PARENT)
 
+#: Where this process was started: NVIDIA FLARE enters another folder, and what it starts later begins here as well.
+FOLDER_AT_START = Path.cwd()
+
 
 def be_a_parent() -> None:
     """Let the processes that this one starts die with it, and this one with its own parent, if it has to."""

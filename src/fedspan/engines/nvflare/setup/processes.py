@@ -17,7 +17,12 @@ from fedspan.engines.members.member_list import ends_soon
 from fedspan.engines.nvflare.setup.console_events import report
 from fedspan.engines.nvflare.setup.hardening import HEARTBEAT, server_resources, site_resources
 from fedspan.engines.nvflare.setup.kit import Kit, needs_nvflare, read_kit, write_json
-from fedspan.engines.nvflare.setup.parent_death_watch import be_a_parent, environment_at_start, no_tensors
+from fedspan.engines.nvflare.setup.parent_death_watch import (
+    FOLDER_AT_START,
+    be_a_parent,
+    environment_at_start,
+    no_tensors,
+)
 from fedspan.engines.nvflare.setup.provision import check_own
 from fedspan.engines.nvflare.setup.reach import proxy_of
 from fedspan.engines.nvflare.site.worker_process import Supervisor
@@ -125,6 +130,7 @@ def _restart_when_it_ends(command: list[str]) -> None:
     from fedspan.engines.nvflare.site import site_link
 
     def restart() -> None:
+        os.chdir(FOLDER_AT_START)
         os.execve(sys.executable, [sys.executable, "-m", "fedspan", *command], environment_at_start())
 
     flare.when_it_ends(lambda: _end_all("the coordinator refused this site, or died meanwhile: trying again", restart))

@@ -86,6 +86,7 @@ class SiteLink:
         self._free: list[ByteLink] = []
         self._large: dict[str, tuple[Any, float]] = {}  # answers, and until when they are kept
         self._heard = self._warned = time.monotonic()
+        self._trouble = NewEvents()
 
     def answer(self, sender: str, topic: str, head: Head, body: bytes) -> Message:
         """Answer the server: that this site is there, or with the worker's answer. Other sites are refused."""
@@ -194,7 +195,9 @@ class SiteLink:
     def _connect(self) -> ByteLink:
         try:
             return ByteLink.to(self._path)
-        except OSError:
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            self._trouble.report(f"requests are refused while this site's worker cannot be reached: {why}")
             raise RefusedError("the site's worker is restarting") from None
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedspan.engines.nvflare.setup.console_events import report
-from fedspan.engines.nvflare.setup.parent_death_watch import die_with_parent
+from fedspan.engines.nvflare.setup.parent_death_watch import FOLDER_AT_START, die_with_parent
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
 from fedspan.engines.remote.site.byte_link import ByteLink, socket_address
 from fedspan.errors import FedspanError, InputError
@@ -52,7 +52,14 @@ class Supervisor:
         with log.open("w", encoding="utf-8") as errors:
             log.chmod(0o600)
             command = [sys.executable, "-m", module, str(self._kit), str(self._config)]
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True)
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=FOLDER_AT_START,
+            )
 
     def _first_line(self) -> str:
         assert self._process.stdout is not None
@@ -66,6 +73,7 @@ class Supervisor:
         return lines[-1] if lines else "the site's worker did not start"
 
     def _watch(self) -> None:
+        shown = ""
         while True:
             assert self._process.stdout is not None
             for line in self._process.stdout:  # notices for the owner, until the worker dies
@@ -74,10 +82,10 @@ class Supervisor:
             report(f"the worker died ({code}) and restarts")
             self._process = self._start()
             first = self._first_line()
-            if first:
-                report(first)
-            elif self._process.returncode == BAD_CONFIG:
-                report(self._error())
+            why = first or self._error()
+            if first or why != shown:
+                report(why)
+            shown = why
             time.sleep(max(0.0, PAUSE - (time.monotonic() - begun)) if not first else 0.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,10 @@ CONTROL_SECONDS, CONTROL_BYTES = 10.0, 2**20
 _PROBE, _REST = 2.0, 9
 #: The first and the longest pause, in seconds, while waiting for a site.
 _PAUSES = (0.02, 1.0)
+#: Seconds of waiting for sites before the user reads why, and between two sentences.
+_SILENT, _BETWEEN = 3.0, 15.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,8 @@ class SiteDirectory:
     def lost(self, site: str, reason: str) -> None:
         """Record that a site did not answer, or is busy."""
         if site not in self._offline:
-            self._offline[site], self._next_probe[site] = reason, 0.0
+            self._next_probe[site] = 0.0
+        self._offline[site] = reason
 
     def offline(self, sites: Iterable[str]) -> dict[str, str]:
         """Return which of the sites are offline, with the reason, after a probe of those that may be back."""
@@ -161,13 +167,18 @@ class SiteDirectory:
                 del self._offline[site]
 
     def wait(self, sites: Sequence[str], seconds: float) -> bool:
-        """Wait, at most `seconds`, until one of the sites is back; return whether one is."""
-        until = monotonic() + seconds
+        """Wait, at most `seconds`, until one of the sites is back; return whether one is. Log which, and why."""
+        began = monotonic()
         pause, longest = _PAUSES
-        while len(self.offline(sites)) == len(sites):
-            left = until - monotonic()
+        shown, next_line = "", began + _SILENT
+        while len(offline := self.offline(sites)) == len(sites):
+            now = monotonic()
+            left = began + seconds - now
             if left <= 0:
                 return False
+            if now >= next_line and (words := _waiting(offline)) != shown:
+                _log.warning("%s", words)
+                shown, next_line = words, now + _BETWEEN
             sleep(min(pause, left))
             pause = min(1.5 * pause, longest)
         return True
@@ -260,6 +271,17 @@ class SiteDirectory:
                 "differs: use one version"
             )
         return self._refused_keys.get(site, "")
+
+
+def _waiting(offline: Mapping[str, str]) -> str:
+    """Describe for which sites a run waits, with their reasons.
+
+    >>> _waiting({"south": "no answer within the deadline", "west": "west is not connected"})
+    'waiting for south, west: no answer within the deadline; west is not connected'
+    """
+    sites, reasons = sorted(offline), sorted(set(offline.values()))
+    more = f" and {len(sites) - 10} more" if len(sites) > 10 else ""
+    return f"waiting for {', '.join(sites[:10])}{more}: {'; '.join(reasons[:10])}"
 
 
 def _read(answer: Answer) -> SiteReport:

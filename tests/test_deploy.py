@@ -75,7 +75,7 @@ def test_systemd_reads_the_units(unit, tmp_path):
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     copy = tmp_path / unit.name.replace("@", "@north")
-    copy.write_text(unit.read_text().replace("/opt/fedspan/bin/fedspan", str(program)))
+    copy.write_text(unit.read_text().replace("/opt/fedspan/bin/fedspan", f'"{program}"'))
     found = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
     about = [line for line in found.stderr.splitlines() if "fedspan" in line]
     assert about == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -108,3 +111,11 @@ def test_the_table_is_written_as_the_files_of_the_study_are(study, tmp_path, cap
     assert found.loc["weight", "mean"] == pytest.approx((study["age"] / 4 + 0.5).mean())
     counts = (tmp_path / "counts.csv").read_text(encoding="utf-8-sig").splitlines()
     assert counts[-1] == "(all);300;300"
+
+
+def test_a_terminal_that_lacks_a_letter_gets_its_code(study, monkeypatch):
+    study.rename(columns={"age": "größe"}).to_csv("all.csv", index=False)
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="ascii"))
+    assert main(["describe", "study.toml"]) == 0
+    assert rb"gr\xf6\xdfe" in output.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     function, usual = "", warnings.formatwarning
     warnings.formatwarning = one_line_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # of names that a terminal's encoding lacks
     try:
         values = vars(_parser().parse_args(argv))
         module, _, function = str(values.pop("target")).partition(":")

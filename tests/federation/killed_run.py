@@ -56,7 +56,7 @@ def main():
         process = os.fork()
         if process == 0:
             os.close(reading)
-            os.write(writing, result(*line.split()).encode())
+            os.write(writing, result(*line.rsplit(maxsplit=3)).encode())
             os._exit(0)
         os.close(writing)
         print(process, flush=True)

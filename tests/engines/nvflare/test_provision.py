@@ -54,7 +54,7 @@ def test_kits_are_hardened(kits):
         assert resources["class_list_enforcement_mode"] == "enforce"
         assert resources["class_allow_list"] == []
     text = (kits / "coordinator" / "local" / "resources.json").read_text()
-    assert str(kits / "coordinator" / "store" / "jobs") in text
+    assert json.dumps(str(kits / "coordinator" / "store" / "jobs")) in text
     assert not re.search(r'"/tmp/nvflare', text)
     assert not list(kits.rglob("*.sh"))
 

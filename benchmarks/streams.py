@@ -87,7 +87,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = [_file(Path(folder) / f"part-{number}.parquet", rng, ROWS_BY_NAME) for number in range(SITES)]
         print(f"{ROWS_BY_NAME:,} rows x {COLUMNS} in Parquet files at {SITES} sites")
-        for what in ("FedPCA", "FedKMeans", "FedAnomalyDetector"):
+        for what in ("FedPCA", "FedKMeans", "FedPCADetector", "FedAnomalyDetector"):
             with multiprocessing.get_context("spawn").Pool(
                 1
             ) as pool:  # a new process: its peak of memory is this fit's
@@ -102,6 +102,7 @@ def _spent(what: str, files: list[Path]) -> tuple[float, float]:
     model = {
         "FedPCA": fs.FedPCA(10),
         "FedKMeans": fs.FedKMeans(8, random_state=0),
+        "FedPCADetector": fs.FedPCADetector(),
         "FedAnomalyDetector": fs.FedAnomalyDetector(random_state=0),
     }[what]
     clone(model).fit(np.random.default_rng(0).normal(size=(200, 12)), sites=np.arange(200) % 3)

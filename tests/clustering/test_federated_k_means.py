@@ -212,3 +212,27 @@ def test_float32_stays_float32():
     posted = fs.FedKMeans(3, random_state=0, post_labels=True).fit(X, sites=np.arange(100) % 4)
     np.testing.assert_array_equal(posted.labels_, model.labels_)
     assert fs.FedKMeans(3).fit(X.astype(np.float64)).cluster_centers_.dtype == np.float64
+
+
+def test_known_moments_and_one_pass_save_calls_and_cost_little(monkeypatch):
+    monkeypatch.setattr(protocol, "_SAMPLED", 4000)
+    X = np.random.default_rng(0).normal(size=(9001, 3))
+
+    def run(X, **more):
+        fed = fs.federate(X, sites=np.arange(len(X)) % 4, seed=0)
+        with fed.begin("k-means") as running:
+            found = protocol.federated_k_means(running, n_clusters=8, **more)
+            return found, len(running.record.calls)
+
+    exact, calls = run(X)
+    known, fewer = run(X, known=exact.moments)
+    np.testing.assert_array_equal(known.centres, exact.centres)
+    assert fewer == calls - 1
+    rough, _ = run(X, one_pass=True)
+    assert rough.counts.sum() == pytest.approx(9001, abs=1e-9)
+    assert np.linalg.norm(X[:, None] - rough.best().centres, axis=2).min(axis=1).mean() == pytest.approx(
+        np.linalg.norm(X[:, None] - exact.best().centres, axis=2).min(axis=1).mean(), rel=0.01
+    )
+    assert rough.inertia == pytest.approx(exact.inertia, rel=0.03)
+    small, _ = run(X[:7000], one_pass=True)  # not many rows: they are all read
+    np.testing.assert_array_equal(small.centres, run(X[:7000])[0].centres)

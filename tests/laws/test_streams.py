@@ -20,6 +20,7 @@ from fedspan.clustering.parts import rows_by_centre
 from fedspan.datasets.sources import streamed_table
 from fedspan.errors import InputError
 from fedspan.federation.site import site
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.sums import quantiles, row_blocks
 from fedspan.sums.parts import values_between
 from fedspan.tables.parts import cells
@@ -123,6 +124,7 @@ def test_methods_by_sums_give_the_same_from_blocks(name, tmp_path, blocks_of_100
 @pytest.mark.parametrize("name", ["anomaly_detector", "isolation_detector", "k_means"])
 def test_tables_beyond_the_limits_of_memory_give_the_same_from_blocks(name, tmp_path, blocks_of_1000, monkeypatch):
     monkeypatch.setattr(quantiles, "_SORTED_BYTES", 0)
+    monkeypatch.setattr(quantiles, "_ROUGH_ROWS", 500)
     monkeypatch.setattr(values_between, "_KEPT", 3000)
     monkeypatch.setattr(federated_k_means, "_SAMPLED", 500)
     monkeypatch.setattr(federated_k_means, "_SAMPLED_FOR_ONE", 1)
@@ -131,6 +133,40 @@ def test_tables_beyond_the_limits_of_memory_give_the_same_from_blocks(name, tmp_
     if name == "k_means":  # with a sample first, few rounds read all rows
         everything = fs.FedKMeans(3, init=found.cluster_centers_, tol=0.0).fit(TABLE)
         np.testing.assert_allclose(found.inertia_, everything.inertia_, rtol=1e-3)
+
+
+class Counted(RowStream):
+    """A table in memory that counts how often it is read from its beginning."""
+
+    def __init__(self, X):
+        self.label, self.shape, self.feature_names, self.passes = "rows", X.shape, None, 0
+        self._rows = X
+
+    def batches(self, rows):
+        self.passes += 1
+        yield from (self._rows[at : at + rows] for at in range(0, len(self._rows), rows))
+
+    def in_order(self, names):
+        return self
+
+    def stamp(self):
+        return "rows"
+
+
+def test_the_joined_detector_reads_large_tables_few_times(monkeypatch):
+    monkeypatch.setattr(quantiles, "_SORTED_BYTES", 0)
+    monkeypatch.setattr(quantiles, "_ROUGH_ROWS", 1000)
+    monkeypatch.setattr(federated_k_means, "_SAMPLED", 1000)
+    monkeypatch.setattr(federated_k_means, "_SAMPLED_FOR_ONE", 1)
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(8000, 8)), rng.normal(size=(20_000, 8))
+    tables = {"north": Counted(X[:5000]), "south": Counted(X[5000:])}
+    detector = fs.FedAnomalyDetector(n_trees=20, random_state=0).fit(fs.federate(tables))
+    # Moments, a sample for the ranges of cuts, one for the centres, counts by leaf, scores, and counts for `drift`.
+    assert max(table.passes for table in tables.values()) <= 6
+    assert detector.n_samples_ == 8000
+    assert detector.leaf_counts_.sum() == 20 * 8000
+    assert abs(np.mean(detector.predict(new) == -1) - 0.05) < 0.015
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.__name__)

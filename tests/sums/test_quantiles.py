@@ -260,6 +260,22 @@ def test_large_tables_are_searched_in_blocks_with_few_passes(kept, monkeypatch):
         quantiles(fs.federate(X), level=0.5)
 
 
+def test_large_tables_may_be_searched_roughly_in_one_pass(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(30_000, 2)) * [1.0, 100.0]
+    fed = fs.federate(X, sites=np.arange(len(X)) < 25_000)
+    exact = quantiles(fed, level=(0.02, 0.5))
+    np.testing.assert_array_equal(quantiles(fed, level=(0.02, 0.5), roughly=True), exact)  # they fit in memory
+    monkeypatch.setattr(quantile_search, "_SORTED_BYTES", 2**18)  # the smaller site counts each of its rows
+    monkeypatch.setattr(quantile_search, "_ROUGH_ROWS", 5000)
+    passes, blocks = [], row_blocks.blocks
+    monkeypatch.setattr(row_blocks, "blocks", lambda site: passes.append(site.name) or blocks(site))
+    rough = quantiles(fs.federate(X, sites=np.arange(len(X)) < 25_000), level=(0.02, 0.5), roughly=True)
+    assert passes.count("True") == 1
+    assert not np.array_equal(rough, exact)
+    for level, row in zip((0.02, 0.5), rough, strict=True):
+        assert np.abs((row >= X).mean(axis=0) - level).max() < 4 * np.sqrt(level * (1 - level) / 5000)
+
+
 @pytest.mark.parametrize("rule", [None, CoordinateMedian()])
 def test_numbers_of_single_precision_are_sorted_in_half_the_memory_with_the_same_result(rule, monkeypatch):
     rng = np.random.default_rng(0)

@@ -23,8 +23,8 @@ from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.privacy.mechanisms import GaussianMoments
 from fedspan.privacy.noisy_sums import NoisySums
-from fedspan.sums.batches import kept_moments, learned_on
-from fedspan.sums.moments import deviations, moments, moments_of, row_moments
+from fedspan.sums.batches import kept_moments, known_moments, learned_on
+from fedspan.sums.moments import Moments, deviations, moments, moments_of, row_moments
 from fedspan.sums.row_moments import RowMoments
 from fedspan.sums.row_transforms import standardize
 
@@ -38,7 +38,8 @@ class FedCentersDetector(ExplainedDetector):
     """Detect anomalies by density: score rows by their mean distance to the two nearest of many centres.
 
     Centres of federated k-means, one for about eight rows, lie close together where rows are dense. The score of a
-    standardised row z is its mean distance to the two nearest ones: a distance to neighbours, without moving a row.
+    standardised row z is its mean distance to the two nearest ones: a distance to neighbours, without moving a row. Of
+    more than 262,144 rows the centres are those of a sample.
 
     The threshold is the `quantile` of the scores that training rows have if each is left out of the mean that is its
     centre.
@@ -73,7 +74,7 @@ class FedCentersDetector(ExplainedDetector):
     centers_ : array (n_centers, d)
         Of standardised rows.
     center_sizes_ : array (n_centers,)
-        Rows of each centre.
+        Rows of each centre; of a sample each row stands for others.
     moments_ : array
         Number of rows, their means and squares, for `partial_fit`; not under `privacy`.
     n_samples_ : int
@@ -170,10 +171,21 @@ class FedCentersDetector(ExplainedDetector):
             max_iter=_MAX_ITER,
             least_rows=self.least_rows,
             aggregator=self.aggregator,
+            known=self._standard_moments(n),
+            one_pass=True,
         ).best()
         some = found.counts > 0
         self.centers_, self.center_sizes_ = found.centres[some], found.counts[some].astype(np.float64)
         self.n_samples_ = round(float(found.counts.sum()))
+
+    def _standard_moments(self, n: int) -> Moments | None:
+        """Return the moments of standardised rows, where those of the `n` rows are known exactly."""
+        kept = getattr(self, "moments_", None)
+        rows = None if kept is None or self.aggregator is not None else known_moments(kept, self.n_features_in_)
+        if rows is None or rows.n != n or not np.array_equal(rows.mean, self.mean_):
+            return None
+        variance = rows.variance if self.scale_ is None else rows.variance / self.scale_**2
+        return Moments(n, np.zeros_like(variance), variance)
 
     def _learn_noisy_columns(self, noisy: NoisySums, fed: Federation, privacy: GaussianMoments) -> Vector:
         """Learn means and deviations with noise; return the variances (d,) of standardised rows."""

@@ -95,7 +95,8 @@ class FedIsolationDetector(ExplainedDetector):
     Notes
     -----
     Leaves a site without `privacy`: 514 counts per column in each of 8 rounds for the ranges, then one count per leaf,
-    then 257 counts a round in 8 rounds for the threshold, and for `drift` 22 counts per column.
+    then 257 counts a round in 8 rounds for the threshold, and for `drift` 22 counts per column. A site with more than
+    256 MiB of rows takes the ranges from a sample of them.
 
     References
     ----------

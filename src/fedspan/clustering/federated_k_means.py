@@ -112,6 +112,8 @@ def federated_k_means(
     least_rows: int = 1,
     names: tuple[str, ...] | None = None,
     aggregator: Aggregator | None = None,
+    known: Moments | None = None,
+    one_pass: bool = False,
 ) -> KMeansRuns:
     """Return the centres that `n_init` starts lead to.
 
@@ -136,9 +138,13 @@ def federated_k_means(
     aggregator : Aggregator, optional
         Where sites may be malicious. It combines their moments, and in each round the shares of their rows and the
         moves of the centres, instead of sums. A centre needs rows at most sites.
+    known : Moments, optional
+        Those of the rows, which then need no pass of their own.
+    one_pass : bool, default=False
+        Of more than 262,144 rows make all rounds with the sample, whose rows stand for as many each.
     """
     check_k_means(n_clusters, n_init, max_iter, tol, least_rows)
-    found = moments(fed, names, aggregator)
+    found = moments(fed, names, aggregator) if known is None else known
     whole_number("n_clusters", n_clusters, 1, found.n, why=f", the number of rows (n_samples={found.n})")
     if found.n < least_rows:
         raise InputError(
@@ -158,8 +164,8 @@ def federated_k_means(
         move = partial(voted_means, about, rule=aggregator)
     by_sums = not guarded and aggregator is None
     every = _stretch(found, n_clusters) if by_sums and init is None and n_clusters > 1 else 1
-    known = replace(found, variance=found.variance / unit / unit)
-    start = _Start(move, fed.rng, known, least_rows)
+    scaled = replace(found, variance=found.variance / unit / unit)
+    start = _Start(move, fed.rng, scaled, least_rows)
     first = start if every == 1 else start.on_sample(partial(_moved, about, {**weighted, "every": every}), every)
     if init is not None:
         C = ((init - shift) / unit)[None]
@@ -167,9 +173,14 @@ def federated_k_means(
         C = np.zeros((n_init, 1, len(found.mean)))
     else:
         C = (first.drawn if guarded else first.split)(n_clusters, n_init)
-    least_move = tol * float(known.variance.mean())
+    least_move = tol * float(scaled.variance.mean())
     if every > 1:
-        _lloyd(range(max_iter), first, C, least_move, lambda now: None)
+        rounds, _ = _lloyd(range(max_iter), first, C, least_move, lambda now: None)
+        if one_pass:
+            last = first.move(C)
+            times = found.weight / last.counts.sum(axis=1)
+            counts, inertia = times[:, None] * last.counts, unit * unit * times * last.inertia
+            return KMeansRuns(unit * C + shift, counts, inertia, rounds, found)
         max_iter = min(max_iter, max(2, -(-max_iter // _ROUNDS_FOR_ONE)))
 
     def watch(now: Moved) -> None:
@@ -180,8 +191,8 @@ def federated_k_means(
     if settled:
         fed.stop(f"the centres of {'all starts' if len(C) > 1 else 'the start'} have settled", converged=True)
     if aggregator is None:
-        last = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
-        counts, inertia = last["counts"], last["inertia"]
+        total = whole(about.sum(local_counts, centres=C, **weighted), counts=C.shape[:2], inertia=(len(C),))
+        counts, inertia = total["counts"], total["inertia"]
     else:
         voted = voted_means(about, C, aggregator, last=True)
         counts, inertia = voted.counts, voted.inertia

@@ -44,25 +44,33 @@ from fedspan.sums.moments import some_rows
 from fedspan.sums.noisy_quantiles import noisy_quantiles
 from fedspan.sums.parts.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
 from fedspan.sums.parts.values_between import counts_between
-from fedspan.sums.row_blocks import blocks, n_columns
+from fedspan.sums.row_blocks import n_columns, sampled_blocks
 
 _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
 #: Levels that are searched at once, at most.
 _MOST_LEVELS = 16
 #: Columns up to this size are sorted in memory.
 _SORTED_BYTES = 2**28
+#: Rows of a larger table of which a site takes quantiles roughly, at most: they are off by some thousandths of a level.
+_ROUGH_ROWS = 2**16
 
 
 @step("sums.counts_between", reveals="sums")
-def local_counts(site: Site, low: Keys, high: Keys) -> dict[str, Any]:
-    """Leaves the site: its number of rows, the counts up to each edge of the parts, the number of non-finite values."""
-    d = _fitting_columns(site, low, high)
-    if 8 * len(site) * d > _SORTED_BYTES:
+def local_counts(site: Site, low: Keys, high: Keys, roughly: bool = False) -> dict[str, Any]:
+    """Leaves the site: its number of rows, the counts up to each edge of the parts, the number of non-finite values.
+
+    With `roughly` a site whose rows are too many to be sorted counts a sample; each of its rows stands for others.
+    """
+    d, n, times = _fitting_columns(site, low, high), len(site), 1
+    large = 8 * n * d > _SORTED_BYTES
+    if large and not roughly:
         found, bad = counts_between(site, low, high)
     else:
-        columns, bad = _sorted_columns(site)
-        found = np.array([_up_to(column, at) for column, at in _with_edges(columns, low, high)])
-    return {"n": len(site), "bad": bad, "counts": found.astype(np.min_scalar_type(len(site)))}
+        times = -(-n // _ROUGH_ROWS) if large else 1
+        columns, bad = _sorted_columns(site, times)
+        found = times * np.array([_up_to(column, at) for column, at in _with_edges(columns, low, high)])
+        n = times * columns.shape[1]
+    return {"n": n, "bad": bad, "counts": found.astype(np.min_scalar_type(n))}
 
 
 @step("sums.fractions_between", reveals="rows")
@@ -92,6 +100,7 @@ def quantiles(
     aggregator: Aggregator | None = None,
     watch: Callable[[Matrix, Matrix], None] | None = None,
     privacy: GaussianMoments | None = None,
+    roughly: bool = False,
 ) -> Vector:
     """Return the `level` quantile (d,) of every column: the smallest value that a share `level` of the rows is up to.
 
@@ -109,6 +118,9 @@ def quantiles(
     privacy : GaussianMoments, optional
         Differential privacy: a search between public bounds, by counts with noise (`noisy_quantiles`). `watch` is not
         used then.
+    roughly : bool, default=False
+        Sites whose rows are above 256 MiB count a sample of some 65,536 of them, which they read once. The level is
+        then off by a few thousandths. Without an aggregator or noise.
 
     Examples
     --------
@@ -119,23 +131,28 @@ def quantiles(
     """
     if isinstance(level, tuple) and privacy is None:
         levels = np.array([real_number("level", one, above=0, most=1) for one in level])
-        return _searched(fed, levels, aggregator, watch).reshape(len(levels), -1)
+        return _searched(fed, levels, aggregator, watch, roughly).reshape(len(levels), -1)
     level = real_number("level", level, above=0, most=1)
     if privacy is not None:
         check_moments(privacy, aggregator)
         columns, fed = agree_on_columns(fed)
         return noisy_quantiles(fed, level=level, privacy=privacy, n_columns=columns.count)
-    return _searched(fed, np.array([level]), aggregator, watch)
+    return _searched(fed, np.array([level]), aggregator, watch, roughly)
 
 
 def _searched(
-    fed: Federation, levels: Vector, aggregator: Aggregator | None, watch: Callable[[Matrix, Matrix], None] | None
+    fed: Federation,
+    levels: Vector,
+    aggregator: Aggregator | None,
+    watch: Callable[[Matrix, Matrix], None] | None,
+    roughly: bool,
 ) -> Vector:
     """Return the quantiles of all columns of the first level, then those of the second, and so on."""
     least, most = keys(np.array([-np.inf, np.inf]))
     low, high = least[None], most[None]  # one interval for all columns: the first reply gives their number
     for number in fed.rounds(3 * PASS):
-        reached, shares = _reached(fed, low, high, levels, aggregator)  # (levels d, parts + 1), from False to True
+        # (levels d, parts + 1), from False to True
+        reached, shares = _reached(fed, low, high, levels, aggregator, roughly)
         low, high = (np.broadcast_to(ends, len(reached)) for ends in (low, high))
         if watch is not None:
             watch(key_values(part_edges(low, high)), shares)
@@ -146,11 +163,11 @@ def _searched(
 
 
 def _reached(
-    fed: Federation, low: Keys, high: Keys, levels: Vector, aggregator: Aggregator | None
+    fed: Federation, low: Keys, high: Keys, levels: Vector, aggregator: Aggregator | None, roughly: bool
 ) -> tuple[NDArray[np.bool_], Matrix]:
     """Return whether a share of each level of the rows is at most each edge (levels d, parts + 1), and that share."""
     if aggregator is None:
-        total = fed.sum(local_counts, low=low, high=high)
+        total = fed.sum(local_counts, low=low, high=high, roughly=roughly)
         if total["bad"]:
             raise InputError(f"X contains NaN or infinity in {total['bad']} values: fill or drop them first")
         if not total["n"]:
@@ -171,16 +188,18 @@ def _by_level(found: Matrix, intervals: int, levels: Vector) -> tuple[Matrix, Ma
     return rows, np.repeat(levels, len(rows) // len(levels))[:, None]
 
 
-def _sorted_columns(site: Site) -> tuple[NDArray[Any], int]:
+def _sorted_columns(site: Site, every: int = 1) -> tuple[NDArray[Any], int]:
     """Return the site's columns (d, n), each sorted, and the number of values that are not finite.
+
+    With `every` above 1 they are those of a sample.
 
     Numbers that single precision holds exactly, such as those of a table in it, are kept so: in half the memory.
     """
 
     def make() -> tuple[NDArray[Any], int]:
-        columns: NDArray[Any] = np.empty((n_columns(site), len(site)), dtype=np.float32)
+        columns: NDArray[Any] = np.empty((n_columns(site), -(-len(site) // every)), dtype=np.float32)
         at = 0
-        for X in blocks(site):
+        for X in sampled_blocks(site, every):
             if columns.dtype == np.float32 and not _single(X):
                 before, columns = columns[:, :at], np.empty(columns.shape)
                 columns[:, :at] = before
@@ -189,7 +208,7 @@ def _sorted_columns(site: Site) -> tuple[NDArray[Any], int]:
         columns.sort(axis=1)
         return columns, int(np.count_nonzero(~np.isfinite(columns)))
 
-    return site.cached("sorted columns", make)
+    return site.last_of("sorted columns", every, make)
 
 
 def _single(X: Matrix) -> bool:

@@ -20,6 +20,26 @@ def blocks(site: Site) -> Iterator[NDArray[np.float64]]:
         yield np.asarray(batch.X, dtype=np.float64)
 
 
+def sampled_rows(n: int, every: int) -> NDArray[np.int64]:
+    """Return the numbers of the rows of a sample, rising: one of each stretch of `every`, always the same ones."""
+    starts = np.arange(0, n, every)
+    if every == 1:
+        return starts
+    places = np.random.default_rng(every).random(len(starts))
+    return np.asarray(starts + (places * np.minimum(every, n - starts)).astype(np.int64))
+
+
+def sampled_blocks(site: Site, every: int) -> Iterator[NDArray[np.float64]]:
+    """Yield the rows of a sample as `blocks` does: one of each stretch of `every`."""
+    if every == 1:
+        yield from blocks(site)
+        return
+    chosen, at = sampled_rows(len(site), every), 0
+    for X in blocks(site):
+        yield X[chosen[slice(*np.searchsorted(chosen, [at, at + len(X)]))] - at]
+        at += len(X)
+
+
 def weighted_blocks(site: Site) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
     """Yield the site's rows as `blocks` does, each with the weights of its rows, if they have some."""
     for X, weights in stored_blocks(site, n_columns(site)):

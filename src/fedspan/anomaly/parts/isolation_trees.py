@@ -103,7 +103,7 @@ def isolation_counts(
 
     With an `aggregator` ranges and shares of rows are combined by it, and the number of rows is an estimate.
     """
-    low, high = quantiles(fed, level=RANGE, aggregator=aggregator)
+    low, high = quantiles(fed, level=RANGE, aggregator=aggregator, roughly=aggregator is None)
     features, cuts = grown_trees(low, high, n_trees=n_trees, depth=depth, rng=fed.rng)
     return IsolationCounts(features, cuts, *leaf_counts(fed, features=features, cuts=cuts, aggregator=aggregator))
 

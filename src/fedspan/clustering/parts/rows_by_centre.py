@@ -24,7 +24,7 @@ from fedspan.linalg.medians.majority_ball import two_groups
 from fedspan.sums.moments import typical_rows
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
-from fedspan.sums.row_blocks import n_columns
+from fedspan.sums.row_blocks import n_columns, sampled_blocks, sampled_rows
 from fedspan.sums.row_transforms import standardize
 from fedspan.wire import Message
 
@@ -75,7 +75,7 @@ def local_means(site: Site, centres: Stack, wanted: Wanted, weighted: bool = Fal
     b, k, d = centres.shape
     weights, at = row_weights(site, weighted), 0
     if every > 1 and weights is not None:
-        weights = weights[_sampled(len(site), every)]
+        weights = weights[sampled_rows(len(site), every)]
     counts = np.zeros(b * k, dtype=np.float64 if weighted else np.int64)
     sums, spread = np.zeros((b * k, d)), np.zeros(b * k)
     for X, labels in labelled(site, centres) if every == 1 else _labelled_sample(site, centres, every):
@@ -131,22 +131,11 @@ def _labelled_sample(site: Site, centres: Array, every: int) -> Iterator[tuple[N
     """Yield blocks of a sample of the rows with the numbers of their closest centres; the site keeps the sample."""
 
     def make() -> NDArray[np.float64]:
-        chosen, parts, at = _sampled(len(site), every), [np.empty((0, centres.shape[2]))], 0
-        for X in _blocks(site, _rows_of_block(centres)):
-            parts.append(X[chosen[slice(*np.searchsorted(chosen, [at, at + len(X)]))] - at])
-            at += len(X)
-        return np.concatenate(parts)
+        return np.concatenate([np.empty((0, centres.shape[2])), *sampled_blocks(site, every)])
 
     sample, rows = site.last_of("sample of rows", every, make), _rows_of_block(centres)
     for start in range(0, len(sample), rows):
         yield sample[start : start + rows], closest(sample[start : start + rows], centres)
-
-
-def _sampled(n: int, every: int) -> NDArray[np.int64]:
-    """Return the numbers of the rows of a sample, rising: one of each stretch of `every`, always the same ones."""
-    starts = np.arange(0, n, every)
-    places = np.random.default_rng(every).random(len(starts))
-    return np.asarray(starts + (places * np.minimum(every, n - starts)).astype(np.int64))
 
 
 def _blocks(site: Site, rows: int) -> Iterator[NDArray[np.float64]]:

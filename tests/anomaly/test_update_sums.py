@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 import fedspan as fs
 from fedspan.anomaly.export.exported_detector import gateway_arrays
 from fedspan.anomaly.parts.isolation_trees import counted_leaves
-from fedspan.anomaly.parts.update_sums import local_update_sums, update_sums
+from fedspan.anomaly.parts.update_sums import local_update_sums, of_parts, update_sums
 from fedspan.errors import FedspanError, QuorumError
 from fedspan.gateway.kept_sums import KeptSums
 from fedspan.gateway.scorer import Scorer
@@ -77,6 +77,45 @@ def test_leaves_and_moments_of_batches_are_those_of_all_rows(members):
     if "mahalanobis" in members:
         whole = fs.FedPCADetector().fit(X)
         np.testing.assert_allclose(detector.whitening_, whole.whitening_, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_of_many_rows_a_sample_is_scored_and_all_are_counted(secure):
+    detector = fs.FedAnomalyDetector(n_trees=20, random_state=0).partial_fit(federated(rows(4000)))
+    X = rows(40_003, seed=1)
+    moments, found = updated(detector, X, policy=fs.Policy(secure_sum=secure))
+    np.testing.assert_allclose(moments.gram(), 40_002 * np.cov(X.T), rtol=1e-6)
+    np.testing.assert_array_equal(found["leaf_counts"], counted_leaves([X], detector.features_, detector.cuts_))
+    scorer = Scorer(gateway_arrays(detector))
+    kept = KeptSums.empty(scorer)
+    kept.add(X, scorer)
+    for name in ("counts", "center_counts"):
+        assert found[name].sum() == 40_003
+    assert (found["member_counts"].sum(axis=1) == 40_003).all()
+    assert not np.array_equal(found["counts"], kept.sums["counts"])
+    # Some 13,000 rows are scored: a share is off by four times its deviation in one of 16,000 draws.
+    for name in ("counts", "member_counts"):
+        shares = [np.cumsum(own[name], axis=-1) / len(X) for own in (found, kept.sums)]
+        assert np.abs(shares[0] - shares[1]).max() < 4 * 0.5 / np.sqrt(13_000)
+    means = [own["center_sums"].sum(axis=0) / len(X) for own in (found, kept.sums)]
+    assert np.abs((means[0] - means[1]) / detector.scale_).max() < 4 / np.sqrt(13_000)
+
+
+def test_the_fewest_rows_behind_a_sum_are_those_of_the_sample():
+    site = fs.Site("a", rows(1000))
+    assert of_parts(site, most=999, centers=np.ones((100, 5))) == 500 // 100
+    assert of_parts(site, most=1000, centers=np.ones((100, 5))) == 1000 // 100
+
+
+def test_a_site_of_many_rows_counts_by_its_rows_beside_one_of_few():
+    detector = fs.FedAnomalyDetector(n_trees=20, random_state=0).partial_fit(federated(rows(4000)))
+    X = np.concatenate([rows(38_000, seed=1), rows(500, seed=2) + 50.0])
+    fed = fs.federate(X, sites=np.arange(len(X)) >= 38_000)
+    with fed.begin("update") as run:
+        _, found = update_sums(run, model=gateway_arrays(detector))
+    assert found["counts"].sum() == 38_500
+    above = found["counts"][np.searchsorted(detector.sketch_edges_, -detector.offset_) + 1 :].sum()
+    assert 500 <= above < 500 + 0.08 * 38_000
 
 
 def test_centres_of_batches_lose_nothing_by_packed_sums():
@@ -148,6 +187,7 @@ def test_a_reply_that_no_honest_site_sends_costs_the_site_its_place(key, value):
         {"edges": np.ones((2, 257))},
         {"high": np.ones(2)},
         {"ranks": np.ones((3, 2))},
+        {"most": 1},
     ],
 )
 def test_a_site_refuses_a_model_that_does_not_fit_its_rows(wrong):
@@ -158,7 +198,16 @@ def test_a_site_refuses_a_model_that_does_not_fit_its_rows(wrong):
         for name in ("mean", "scale", "centers", "features", "cuts", "depths", "root", "components", "inside")
     }
     model |= {name: arrays[name] for name in ("edges", "ranks", "high", "width", "sketch_edges")}
-    call = {"pack": True, "products": True, "centre": arrays["mean"], "usual": 1.0, "outside": 1.0, **model, **wrong}
+    call = {
+        "pack": True,
+        "products": True,
+        "most": 100,
+        "centre": arrays["mean"],
+        "usual": 1.0,
+        "outside": 1.0,
+        **model,
+        **wrong,
+    }
     with pytest.raises(FedspanError):
         federated(rows(100)).ask(local_update_sums, **call)
 

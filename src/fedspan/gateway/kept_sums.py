@@ -146,18 +146,26 @@ def no_sums(scorer: Scorer) -> dict[str, Array]:
     return found
 
 
-def counts_of(seen: Seen, scores: Array, scorer: Scorer) -> dict[str, Array]:
-    """Return the counts of rows that were seen: of scores, and where the model has such members, of their parts."""
-    found = {"counts": _between(scorer.arrays["sketch_edges"], scores)}
-    if seen.leaves is not None:
-        trees, leaves = scorer.arrays["depths"].shape
-        found["leaf_counts"] = np.bincount(seen.leaves.ravel(), minlength=trees * leaves).reshape(trees, leaves)
+def counts_of(seen: Seen, scores: Array, scorer: Scorer, times: Array | None = None) -> dict[str, Array]:
+    """Return the counts of rows that were seen: of scores, and where the model has such members, of their parts.
+
+    With `times` (n,) each row counts as often; then its leaves are not counted.
+    """
+    found = {"counts": _between(scorer.arrays["sketch_edges"], scores, times)}
+    if seen.leaves is not None and times is None:
+        found["leaf_counts"] = leaf_counts(seen.leaves, scorer)
     if seen.nearest is not None:
-        found["center_counts"] = np.bincount(seen.nearest, minlength=len(scorer.arrays["centers"]))
+        found["center_counts"] = _numbers_of(seen.nearest, times, len(scorer.arrays["centers"]))
     if "edges" in scorer.arrays:
         pairs = zip(scorer.arrays["edges"], seen.members, strict=True)
-        found["member_counts"] = np.stack([_between(*pair) for pair in pairs])
+        found["member_counts"] = np.stack([_between(*pair, times) for pair in pairs])
     return found
+
+
+def leaf_counts(leaves: Array, scorer: Scorer) -> Array:
+    """Return the number of rows in each leaf of each tree, of rows that reach these."""
+    shape = scorer.arrays["depths"].shape
+    return np.bincount(leaves.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def sums_by(labels: Array, rows: Array, count: int) -> Array:
@@ -169,8 +177,12 @@ def sums_by(labels: Array, rows: Array, count: int) -> Array:
     return sums
 
 
-def _between(edges: Array, values: Array) -> Array:
-    return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
+def _between(edges: Array, values: Array, times: Array | None) -> Array:
+    return _numbers_of(np.searchsorted(edges, values, side="left"), times, len(edges) + 1)
+
+
+def _numbers_of(labels: Array, times: Array | None, count: int) -> Array:
+    return np.bincount(labels, times, count).astype(np.int64, copy=False)
 
 
 def _write(path: Path, arrays: dict[str, Any]) -> None:

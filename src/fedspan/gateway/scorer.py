@@ -179,8 +179,8 @@ class Scorer:
             rank = ranks[i - 1] + (score - edges[i - 1]) * (ranks[i] - ranks[i - 1]) / (edges[i] - edges[i - 1])
         return float(rank + math.log1p((score - high) / width) if score > high else rank)
 
-    def seen(self, X: Array) -> Seen:
-        """Return what one pass over scaled rows (n, d) finds."""
+    def seen(self, X: Array, leaves: Array | None = None) -> Seen:
+        """Return what one pass over scaled rows (n, d) finds; `leaves` are theirs, if they are known."""
         found = Seen([])
         if self._mean is not None:
             found.standard = self._standard(X)
@@ -189,7 +189,7 @@ class Scorer:
             found.nearest = near[np.arange(len(X)), distances.argmin(axis=1)]
             found.members.append(distances.mean(axis=1))
         if self._features is not None:
-            found.leaves = self.leaves(X)
+            found.leaves = self.leaves(X) if leaves is None else leaves
             # Mode "clip" checks no place one by one; all are within the array.
             depths = np.add.reduce(np.take(self._flat_depths, found.leaves, mode="clip"), axis=0) / len(found.leaves)
             found.members.append(np.exp2(-depths / self._usual))
@@ -239,7 +239,8 @@ class Scorer:
 
     def leaves(self, X: Array) -> Array:
         """Return the place (n_trees, n), among the leaves of all trees, of that which each scaled row reaches."""
-        return np.asarray(leaf_numbers(X, self._features, self._cuts) + self._first_leaf[:, None])
+        found: Array = leaf_numbers(X, self._features, self._cuts) + self._first_leaf[:, None]
+        return found
 
     def _over_scale(self, rows: Array) -> Array:
         return rows if self._scale is None else rows / self._scale
@@ -283,7 +284,8 @@ class Scorer:
             raise ValueError("the trees of the file cut columns that it does not have: export the detector again")
         self._features = self._features.astype(np.intp)
         self._bits = 2 ** np.arange(depth)[::-1]
-        self._first_leaf = np.arange(trees) * 2**depth
+        # Of few bytes: rows times trees places are made of it.
+        self._first_leaf = (np.arange(trees) * 2**depth).astype(np.min_scalar_type(trees * 2**depth))
         self._flat_depths, self._usual = depths.ravel(), float(self.arrays["usual"])
 
     def _isolation_parts(self, X: Array) -> Array:

@@ -70,7 +70,8 @@ class LearningDetector(FedDetector):
         of scores between edges 0.4 % apart. Each row has the score that the model gave it before it learned from the
         row. Of a batch with far more alarms than were asked for, most do not count: after a sudden shift, these scores
         say nothing about those of a model that has learned from it. With ``decay=1`` a score counts by the number of
-        rows of its model. Where sites may be malicious, the detector's aggregator or resilient solver combines the
+        rows of its model. Of more than 16,384 new rows `FedAnomalyDetector` scores a sample, which moves its centres,
+        too. Where sites may be malicious, the detector's aggregator or resilient solver combines the
         moments, counts and shares of each batch.
 
         Parameters are those of `FedPCA.partial_fit`, and `monitor`: a `DriftMonitor` that compares the rows

@@ -3,6 +3,10 @@
 Rows are scored by the model as it was before it learned from them: their scores are those of new rows. The same walk
 down the trees and the same distances give the counts by leaf and the sums by centre.
 
+Moments and counts by leaf are those of all rows. Of many rows, more than 16,384 at all sites, a sample is scored: one
+row of each stretch of consecutive ones, which stands for these. The share of a sample above the threshold is off by
+about .2 points.
+
 Where sums are not secure a site packs its reply. Most leaves have no row: it sends a bit for each leaf, and the counts
 of those that have some. The sums by centre are of distances from it, as whole numbers of at most 127 times a unit of
 the centre's own: a centre's move is rounded by less than a hundredth part of what chance moves it.
@@ -11,29 +15,36 @@ the centre's own: a centre's move is rounded by less than a hundredth part of wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from functools import lru_cache
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.anomaly.parts.isolation_trees import Features, check_trees, of_leaves
 from fedspan.arrays import Array
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import Failure, FailureKind
-from fedspan.federation.site.parameters import Matrix, NotNegative, Positive, Vector
-from fedspan.gateway.kept_sums import counts_of, no_sums, sums_by
+from fedspan.federation.site.parameters import MOST, Matrix, NotNegative, Positive, Vector, Whole
+from fedspan.gateway.kept_sums import counts_of, leaf_counts, no_sums, sums_by
 from fedspan.gateway.scorer import FORMAT, Scorer
 from fedspan.sums.columns import Columns
 from fedspan.sums.moments import learned
 from fedspan.sums.one_round import MergedMoments
 from fedspan.sums.plausible_totals import whole
-from fedspan.sums.row_blocks import bad_values, blocks, n_columns
+from fedspan.sums.row_blocks import bad_values, blocks, n_columns, sampled_rows
 from fedspan.sums.row_moments import RowMoments, packed
 from fedspan.wire import Message
 
 #: Rows times trees, or times centres, that are dealt with at once; at least some rows.
 _CELLS, _FEWEST = 2**19, 64
+#: Rows of all sites that are scored, at most; but at each site some.
+_SCORED, _FEWEST_SCORED = 2**14, 64
 _LARGEST, _MOST = 127.0, 1e30
+
+#: The most rows of a site that are scored.
+Scored = Annotated[int, Whole(_FEWEST_SCORED, MOST)]
 
 
 class Model(TypedDict):
@@ -57,12 +68,12 @@ class Model(TypedDict):
     sketch_edges: Vector
 
 
-def of_parts(site: Site, **model: Any) -> int:
+def of_parts(site: Site, most: int = 1, **model: Any) -> int:
     """Return the mean number of rows per leaf, or per centre, whichever is smaller."""
-    cuts, centers = model.get("cuts"), model.get("centers")
-    found = [len(site)]
+    cuts, centers, scored = model.get("cuts"), model.get("centers"), len(_scored_rows(len(site), max(1, most))[0])
+    found = [scored]
     found += [] if cuts is None else [of_leaves(site, cuts=cuts)]
-    found += [] if centers is None else [len(site) // max(1, len(centers))]
+    found += [] if centers is None else [scored // max(1, len(centers))]
     return min(found)
 
 
@@ -86,23 +97,29 @@ _RAGGED = ("leaves", "leaf_counts", "center_sums", "units")
     fewest=of_parts,
     fewest_in_sums=False,
 )
-def local_update_sums(site: Site, pack: bool, products: bool, centre: Vector, **model: Unpack[Model]) -> dict[str, Any]:
+def local_update_sums(
+    site: Site, pack: bool, products: bool, most: Scored, centre: Vector, **model: Unpack[Model]
+) -> dict[str, Any]:
     """Leaves the site: what a detector learns from its rows: their moments, and counts of their scores.
 
     With trees also counts by leaf, with centres counts and sums by nearest centre; numbers of values that are not
     finite. The moments are sums about `centre`, or with `pack` the mean and products about it; of the columns alone
-    without `products`.
+    without `products`. Where there are more than `most` rows, counts of scores and sums by centre are of a sample.
     """
     d = n_columns(site)
     scorer = _scorer(d, model)
     found, sums = RowMoments.of_no_rows(d, products=products), _no_sums(scorer, d)
     cells = max(len(own) for own in (scorer.arrays.get("cuts", ()), scorer.arrays.get("centers", ()), [0]))
+    chosen, times = _scored_rows(len(site), most)
+    at = 0
     with np.errstate(over="ignore", invalid="ignore"):
         for X in _parts(site, max(_FEWEST, _CELLS // cells)):
             new = RowMoments.of_rows(X, products=products)
             found = RowMoments.merged([found, new]) if found.n else new
+            own = slice(*np.searchsorted(chosen, [at, at + len(X)]))
             if np.isfinite(new.scatter).all():
-                _add(sums, X, scorer)
+                _add(sums, X, chosen[own] - at, times[own], scorer)
+            at += len(X)
     bad = np.zeros(d, dtype=np.int64)
     if not np.isfinite(found.scatter).all():  # or it overflows, and the federation refuses it
         bad = bad_values(site)
@@ -121,14 +138,28 @@ def _parts(site: Site, rows: int) -> Iterator[Array]:
             yield block[start : start + rows]
 
 
-def _add(sums: dict[str, Array], X: Array, scorer: Scorer) -> None:
-    """Add the counts of rows, and their distances from the nearest centre."""
-    seen = scorer.seen(X)
-    for name, counts in counts_of(seen, scorer.joined(seen.members), scorer).items():
+@lru_cache(maxsize=8)
+def _scored_rows(n: int, most: int) -> tuple[NDArray[np.int64], Vector]:
+    """Return the numbers of the rows that are scored, of n, and the rows that each stands for."""
+    every = -(-n // most)
+    chosen = sampled_rows(n, every)
+    return chosen, np.minimum(every, n - every * np.arange(len(chosen))).astype(np.float64)
+
+
+def _add(sums: dict[str, Array], X: Array, chosen: NDArray[np.int64], times: Vector, scorer: Scorer) -> None:
+    """Add the counts of rows, and of the `chosen` ones the counts of scores and distances from the nearest centre."""
+    few = len(chosen) < len(X)
+    leaves = scorer.leaves(X) if few and "leaf_counts" in sums else None
+    if leaves is not None:
+        sums["leaf_counts"] += leaf_counts(leaves, scorer)
+        leaves = leaves[:, chosen]
+    seen = scorer.seen(X[chosen] if few else X, leaves)
+    for name, counts in counts_of(seen, scorer.joined(seen.members), scorer, times if few else None).items():
         sums[name] += counts
     if seen.nearest is not None and seen.standard is not None:
         centers = scorer.arrays["centers"]
-        sums["center_sums"] += sums_by(seen.nearest, seen.standard - centers[seen.nearest], len(centers))
+        apart = seen.standard - centers[seen.nearest]
+        sums["center_sums"] += sums_by(seen.nearest, times[:, None] * apart if few else apart, len(centers))
 
 
 def _scorer(d: int, model: Mapping[str, Any]) -> Scorer:
@@ -230,7 +261,8 @@ def update_sums(
     }
     d = len(model["columns"])
     centre, like = np.asarray(model.get("mean", np.zeros(d))), _no_sums(Scorer(model), d)
-    call: dict[str, Any] = {"centre": centre, "products": products, **parameters}
+    most = max(_FEWEST_SCORED, _SCORED // len(fed.sites))
+    call: dict[str, Any] = {"centre": centre, "products": products, "most": most, **parameters}
     entries = d * (d + 1) // 2 if products else d
     if fed.policy.secure_sum:
         total = fed.sum(local_update_sums, pack=False, **call)

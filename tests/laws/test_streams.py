@@ -19,7 +19,7 @@ from fedspan.clustering import federated_k_means
 from fedspan.clustering.parts import rows_by_centre
 from fedspan.datasets.sources import streamed_table
 from fedspan.errors import InputError
-from fedspan.federation.site import site
+from fedspan.federation.site import shown_rows
 from fedspan.federation.site.row_stream import RowStream
 from fedspan.sums import quantiles, row_blocks
 from fedspan.sums.parts import values_between
@@ -310,7 +310,7 @@ def test_a_pass_may_take_a_day_unless_the_policy_states_less(tmp_path):
 
 
 def test_what_needs_all_rows_refuses_with_their_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(site, "_KEPT_BYTES", 1000)
+    monkeypatch.setattr(shown_rows, "_KEPT_BYTES", 1000)
     fed = streamed(arrow_dataset, tmp_path)
     with pytest.raises(
         fs.errors.QuorumError, match=r"are streamed from the dataset, and this needs all of them in memory"

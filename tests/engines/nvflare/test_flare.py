@@ -63,6 +63,7 @@ NAMES = {
     ],
     "nvflare.fuel.flare_api.flare_api": ["Session.try_connect", "Session.set_timeout", "Session.close"],
     "nvflare.fuel.hci.client.api": ["AdminAPI._print_hci"],
+    "nvflare.fuel.utils.config_service": ["ConfigService.initialize(section_files, config_path)"],
     "nvflare.private.defs": [
         "CellChannel.SERVER_MAIN",
         "CellChannelTopic.Register",

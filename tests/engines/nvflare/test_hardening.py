@@ -240,3 +240,19 @@ def test_nonsense_to_the_workers_socket_is_refused(deployment):
             assert plain.recv(1) == b""
     with contextlib.closing(ByteLink.to(path)) as link:
         refused(link, b"once more")
+
+
+def test_a_user_reads_no_settings_below_its_working_folder(deployment, tmp_path, monkeypatch):
+    """NVIDIA FLARE would search all of it: from ``/`` for longer than a login may take, and settings name programs."""
+    from nvflare.fuel.f3.comm_config import CommConfigurator
+    from nvflare.fuel.utils.config_service import ConfigService
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "comm_config.json").write_text('{"comm_driver_path": "/nowhere"}')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ConfigService, "_config_path", [])
+    monkeypatch.setattr(CommConfigurator, "_config_loaded", False)
+    monkeypatch.setattr(CommConfigurator, "_configuration", None)
+    UserSession(read_kit(deployment.kit("alice"))).close()
+    assert CommConfigurator._config_loaded
+    assert CommConfigurator._configuration is None

@@ -30,6 +30,7 @@ from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import IdentityChallengeKey, MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.mpm import MainProcessMonitor
+from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.private.defs import CellChannel, CellChannelTopic, CellMessageHeaderKeys
 
 from fedspan.checks import json_value
@@ -237,6 +238,11 @@ def use_proxy(proxy: str | None) -> None:
         aiohttp = aio_http_driver.aiohttp
         plain = getattr(aiohttp.ClientSession, "func", aiohttp.ClientSession)
         aiohttp.ClientSession = plain if proxy is None else partial(plain, proxy=f"http://{proxy}")
+
+
+def settings_in(folder: str) -> None:
+    """Let NVIDIA FLARE look for settings here; a user's process would search all that is below its working folder."""
+    ConfigService.initialize({}, [folder])
 
 
 def user_cell(session: Any) -> Any:

@@ -48,6 +48,7 @@ class UserSession:
         if why is not None:
             raise ServerOfflineError(f"no connection with the federation's server: {why}")
         flare.use_proxy(proxy_of(kit))
+        flare.settings_in(str(kit.path / "startup"))
         self._flare = self._guard(Session, kit.name, str(kit.path), True)
         self._cell: Any = None
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,15 @@ def test_a_site_that_is_offline_at_first_joins_later(net):
         net.start("c")
         assert fed.sum(walk, pull=0.3).sites == ("a", "b", "c")
         assert fed.record.absences == ["site c was offline in call 0 and back in call 1"]
+
+
+def test_a_site_whose_clock_was_ahead_is_in_sums_after_it_was_set_right(net, monkeypatch):
+    with monkeypatch.context() as ahead:
+        ahead.setattr("time.time_ns", lambda now=time.time_ns: now() + 2 * 86_400 * 10**9)
+        net.start("a")
+    for _ in range(2):
+        assert net.federation(SECURE).sum(count).sites == ("a", "b", "c")
+        net.start("a")
 
 
 class Forger:

@@ -6,7 +6,6 @@ the certificate of that site, for this federation. A restarted site has a new ke
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
@@ -20,13 +19,16 @@ _PURPOSE, _LARGEST = "key", 2**14
 
 
 class KeyExchange:
-    """A site's own signed key (`own`), and the checked keys of other sites, in the site's `vault`."""
+    """A site's own signed key (`own`), and the checked keys of other sites, in the site's `vault`.
 
-    def __init__(self, identity: Identity, authority: Authority, vault: Vault) -> None:
+    `made` is the time of the own key in nanoseconds, later than those of all previous ones.
+    """
+
+    def __init__(self, identity: Identity, authority: Authority, vault: Vault, made: int) -> None:
         self._identity = identity
         self._authority = authority
         self._vault = vault
-        self._made = {identity.name: time.time_ns()}  # by site: when its key was made
+        self._made = {identity.name: made}  # by site: when its key was made
         self.follow()
 
     def follow(self) -> None:
@@ -67,7 +69,10 @@ class KeyExchange:
             raise PolicyError(f"the key of site {name!r} is refused: there is no such site in this federation")
         key, made = head["key"].tobytes(), int(head["made"])
         if len(key) != KEY_BYTES or made < self._made.get(name, 0):
-            raise PolicyError(f"the key of site {name!r} is refused: a newer one is known")
+            raise PolicyError(
+                f"the key of site {name!r} is refused: a newer one is known; if that site's disk was lost after its "
+                "clock was ahead, start this site again"
+            )
         return key, made
 
 

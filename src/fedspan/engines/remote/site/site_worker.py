@@ -81,7 +81,7 @@ class SiteWorker:
         self.store = SiteStore(Path(folder))
         self.host = SiteHost(site, Vault(filling=self.store.secret()), records=self.store, runner=self.steps)
         self.host.vault.take(authority.secure_sum)
-        self.keys = KeyExchange(identity, authority, self.host.vault)
+        self.keys = KeyExchange(identity, authority, self.host.vault, self.store.later())
         self.fingerprint = _keyed(site.fingerprint(), self.store.secret())
         self._identity = identity
         self._authority = authority

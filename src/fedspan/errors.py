@@ -32,6 +32,10 @@ class PausedError(PolicyError):
     """A site answers nothing for a while, and a run may wait for it."""
 
 
+class DiskError(PausedError):
+    """A site's disk is full, or takes nothing more for another reason; the site answers again when it does."""
+
+
 class QuorumError(FedspanError):
     """Too few sites answered a call. ``failed`` holds the failures by site."""
 

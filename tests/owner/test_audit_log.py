@@ -67,7 +67,7 @@ def test_a_full_disk_refuses_and_leaves_whole_lines(desk, monkeypatch):
     assert desk.ask(number=2)["n"] == 40
     assert [(line["call"], line["outcome"]) for line in desk.lines()] == [
         (0, "answered"),
-        (1, "refused"),
+        (1, "failed"),
         (2, "answered"),
     ]
 

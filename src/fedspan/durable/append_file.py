@@ -13,6 +13,7 @@ The journal of a run, a site's run states, its ledger and its audit log are such
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -34,6 +35,8 @@ _NEXT_IN_LINE = re.compile(rb', "chain": "[0-9a-f]{32}"\}.\{"', re.DOTALL)
 _LINE = re.compile(rb'^(\{".*), "chain": "([0-9a-f]{32})"\}\n', re.MULTILINE)
 #: Parts of fewer bytes, on average, are written as one.
 _JOINED_BYTES = 2**14
+#: Errors of a disk without room for another file.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: Bytes of the longest line of JSON.
 _LONGEST_LINE = 2**24
 
@@ -42,6 +45,10 @@ Parts = tuple[bytes | memoryview, ...]
 
 class AppendFileError(Exception):
     """The file can't be opened, locked, read or written, or was altered; the words continue "the file ..."."""
+
+
+class UnwritableError(AppendFileError):
+    """The disk takes nothing more. What the file has is whole."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,7 @@ class AppendFile:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(descriptor, self.end)
-            raise AppendFileError(f"can't be written: {error.strerror or error}") from None
+            raise UnwritableError(f"can't be written: {error.strerror or error}") from None
         try:
             self._take(entry)
         except Exception:  # an entry that is refused now would be refused by every reader, and close the file for all
@@ -187,7 +194,7 @@ class AppendFile:
         try:
             self._to_disk()
         except OSError as error:
-            raise AppendFileError(f"can't be written: {error.strerror or error}") from None
+            raise UnwritableError(f"can't be written: {error.strerror or error}") from None
 
     def _to_disk(self) -> None:
         os.fsync(self._descriptor)
@@ -231,7 +238,8 @@ class AppendFile:
         try:
             self._file = os.open(self.path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o600)
         except OSError as error:
-            raise AppendFileError(f"can't be opened: {error.strerror}") from None
+            kind = UnwritableError if error.errno in _NO_ROOM else AppendFileError
+            raise kind(f"can't be opened: {error.strerror}") from None
         try:
             if self._shared and os.name == "posix" and os.fstat(self._file).st_mode & 0o077:
                 raise AppendFileError("can be read by others: restrict it with chmod 600")

@@ -11,8 +11,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fedspan.durable.append_file import AppendFile, AppendFileError, Entry
-from fedspan.errors import PolicyError
+from fedspan.durable.append_file import AppendFile, AppendFileError, Entry, UnwritableError
+from fedspan.errors import DiskError, PolicyError
 from fedspan.owner.study_plan import SECURE
 
 OUTCOMES = ("answered", "refused", "failed")
@@ -134,6 +134,8 @@ class AuditLog:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except UnwritableError as error:
+            raise DiskError(self._sentence(str(error))) from None
         except AppendFileError as error:
             raise AuditLogError(self._sentence(str(error))) from None
 

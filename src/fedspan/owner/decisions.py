@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedspan.durable.append_file import AppendFile, AppendFileError, Entry
-from fedspan.errors import PausedError, PolicyError
+from fedspan.durable.append_file import AppendFile, AppendFileError, Entry, UnwritableError
+from fedspan.errors import DiskError, PausedError, PolicyError
 from fedspan.owner.audit_log import now
 from fedspan.owner.study_plan import PlannedRun, PlannedStep, StudyPlan
 
@@ -200,6 +200,8 @@ class Decisions:
         try:
             with self._file.locked():
                 yield
+        except UnwritableError as error:
+            raise DiskError(f"the file of this site's decisions {error}, and nothing runs without it") from None
         except AppendFileError as error:
             raise DecisionsError(f"the file of this site's decisions {error}, and nothing runs without it") from None
 

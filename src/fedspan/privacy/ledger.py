@@ -13,8 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fedspan.durable.append_file import AppendFile, AppendFileError, Entry
-from fedspan.errors import BudgetError, InputError, LedgerError
+from fedspan.durable.append_file import AppendFile, AppendFileError, Entry, UnwritableError
+from fedspan.errors import BudgetError, DiskError, InputError, LedgerError
 from fedspan.federation.site.noise_query import NoiseQuery
 from fedspan.federation.versions import version_of
 from fedspan.privacy.accounting import Cost
@@ -33,6 +33,10 @@ class Charge:
     query: str
     cost: Cost
     epsilon: float
+
+
+class FullLedgerError(DiskError, LedgerError):
+    """The disk of a site's ledger takes nothing more."""
 
 
 class Ledger:
@@ -240,6 +244,8 @@ class Ledger:
         try:
             with self._file.locked():
                 yield
+        except UnwritableError as error:
+            raise FullLedgerError(f"the ledger {self.path} {error}, and nothing is charged without it") from None
         except AppendFileError as error:
             raise LedgerError(
                 f"the ledger {self.path} {error}{hint}. A damaged ledger can't be repaired: restore a backup of the "

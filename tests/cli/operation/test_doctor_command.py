@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
+import tempfile
+from collections import namedtuple
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -128,3 +132,16 @@ def test_health_of_a_site_that_does_not_run(kits, capsys):
     assert code == 1
     assert "does not run" in out
     assert findings(capsys, kits / COORDINATOR, "--health")[0] == 0
+
+
+def test_a_full_disk_of_its_own_under_the_runs_is_named(kits, config, capsys, monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as runs:
+        if os.stat(runs).st_dev == os.stat(kits).st_dev:
+            pytest.skip("this machine has one file system")
+        (kits / "north" / "runs").symlink_to(runs)
+        whole = shutil.disk_usage
+        few = namedtuple("few", "total used free")(2**20, 2**20, 0)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: few if path.name == "runs" else whole(path))
+        code, out = findings(capsys, kits / "north", "--config", config)
+    assert code == 1
+    assert "runs has 0 MiB left. Remedy: free at least 1 GiB" in out

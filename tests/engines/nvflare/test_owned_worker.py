@@ -9,6 +9,7 @@ import time
 import pytest
 
 import fedspan as fs
+from fedspan.durable import append_file
 from fedspan.engines.nvflare.site import owned_worker
 from fedspan.engines.nvflare.site.owned_worker import OwnedWorker
 from fedspan.engines.remote.messages.envelope import Sealed, open_sealed
@@ -185,3 +186,19 @@ def test_a_site_keeps_to_the_schema_of_its_kit(open_site, table, tmp_path):
     worker.close()
     with pytest.raises(InputError, match="column 'weight' is not in the federation's schema"):
         open_site(schema={"age": "number"})
+
+
+def test_a_full_disk_is_on_the_owners_screen_and_runs_go_on_when_it_has_room(open_site, monkeypatch):
+    worker, write = open_site(), append_file._write
+
+    def full(descriptor, parts, at):
+        raise OSError(28, "No space left on device")
+
+    assert ask(worker) == 30
+    monkeypatch.setattr(append_file, "_write", full)
+    for _ in range(3):
+        assert "can't be written: No space left on device" in ask(worker, number=1)
+    assert len(open_site.notices) == 1
+    assert open_site.notices[0].endswith("No space left on device; the site needs room: free space, and runs go on")
+    monkeypatch.setattr(append_file, "_write", write)
+    assert ask(worker, number=1) == 30

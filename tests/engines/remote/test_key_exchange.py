@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
 import pytest
 
 import fedspan as fs
+from fedspan.durable import append_file
 from fedspan.engines.remote.messages import key_exchange
 from fedspan.engines.remote.messages.envelope import Sealed
 from fedspan.errors import PolicyError, QuorumError
@@ -92,6 +94,27 @@ def test_a_restarted_site_exchanges_keys_again(net, moment):
     net.after_send = after_send
     with fed.begin("walked") as running:
         np.testing.assert_allclose(walked(running), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("moment", [1, 3, 5])
+def test_a_run_waits_for_a_site_whose_disk_is_full(net, moment, monkeypatch):
+    expected = walked(fs.LocalFederation(three_sites(), seed=1, policy=SECURE))
+    write, sends, notices = append_file._write, [0], []
+
+    def full(descriptor, parts, at):
+        if moment < sends[0] < moment + 12 and f"{net.folder / 'b'}/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(28, "No space left on device")
+        write(descriptor, parts, at)
+
+    def after_send():
+        sends[0] += 1
+
+    monkeypatch.setattr(append_file, "_write", full)
+    net.after_send, net.workers["b"].on_full_disk = after_send, notices.append
+    with net.federation(STRICT).begin("walked") as running:
+        np.testing.assert_allclose(walked(running), expected, rtol=1e-14)
+    assert all("can't be written: No space left on device" in notice for notice in notices)
+    assert notices
 
 
 def test_a_site_that_is_offline_at_first_joins_later(net):

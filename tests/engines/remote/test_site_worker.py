@@ -190,7 +190,7 @@ def test_a_disk_that_was_full_for_a_moment_changes_nothing(desk, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(append_file, "_write", full)
-    assert "takes no part in this run" in desk.why(walk, 1, 0, outcome="failed", payload={"pull": 0.5})
+    assert "can't be written: No space left" in desk.why(walk, 1, 0, outcome="failed", payload={"pull": 0.5})
     monkeypatch.setattr(append_file, "_write", whole)
     assert desk.ask(walk, 1, 0, payload={"pull": 0.5})["steps"] == 2
 

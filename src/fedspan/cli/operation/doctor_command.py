@@ -59,7 +59,7 @@ def _checks(kit: Kit, config: Path | None) -> list[Callable[[], Iterator[Finding
         _versions,
         lambda: _certificate(kit),
         lambda: _clock(kit, config),
-        lambda: _disk(kit.path),
+        lambda: _disks(kit, config),
         lambda: _port(kit),
     ]
     if kit.kind == "site":
@@ -142,6 +142,19 @@ def _ntp() -> bool | None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
         return {"yes": True, "no": False}.get(done.stdout.strip())
     return None
+
+
+def _disks(kit: Kit, config: Path | None) -> Iterator[Finding]:
+    """Check each disk that the participant writes to: folders in a kit may be on disks of their own."""
+    folders, seen = [kit.path, *(kit.path / name for name in ("runs", "studies", "store"))], set()
+    if config is not None:
+        with suppress(FedspanError):
+            file = read_site_file(config)
+            folders += [path.parent for path in (file.log, file.privacy.ledger if file.privacy else file.log)]
+    for folder in folders:
+        if folder.is_dir() and (disk := folder.stat().st_dev) not in seen:
+            seen.add(disk)
+            yield from _disk(folder)
 
 
 def _disk(folder: Path) -> Iterator[Finding]:

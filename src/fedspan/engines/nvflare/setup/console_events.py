@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 #: The environment variable that decides how events are printed: ``json``, or as text.
@@ -27,10 +28,10 @@ class ConsoleHandler(logging.Handler):
 
 
 class NewEvents:
-    """Prints a line unless it was also the last one, less than `again` seconds ago."""
+    """Prints a line unless it was also the last one, less than `again` seconds ago; `to` may send it elsewhere."""
 
-    def __init__(self, again: float = 60.0) -> None:
-        self._again = again
+    def __init__(self, again: float = 60.0, to: Callable[[str], None] | None = None) -> None:
+        self._again, self._to = again, to
         self.last, self._when = "", 0.0
 
     def report(self, line: str) -> None:
@@ -38,7 +39,7 @@ class NewEvents:
         now = time.monotonic()
         if line != self.last or now - self._when > self._again:
             self.last, self._when = line, now
-            report(line)
+            (self._to or report)(line)
 
 
 def report(line: str) -> None:

@@ -158,7 +158,8 @@ class SiteDirectory:
         answered = self.refresh(sites, _PROBE)
         back = [site for site in sites if site in self.reports and not self.reports[site].busy]
         if back:
-            self.exchange_keys(self.open_runs)
+            not_yet = self.exchange_keys(self.open_runs)
+            back = [site for site in back if site not in not_yet]
         now = monotonic()
         for site in sites:
             self._next_probe[site] = now + _REST * (now - began)
@@ -224,17 +225,27 @@ class SiteDirectory:
                 self._warned.add(text)
                 warnings.warn(text, stacklevel=3)
 
-    def exchange_keys(self, runs: Iterable[str]) -> None:
-        """Send all sites' keys to all sites, for these runs; each site checks them itself."""
+    def exchange_keys(self, runs: Iterable[str]) -> set[str]:
+        """Send all sites' keys to all sites, for these runs; each site checks them itself.
+
+        Return the sites that can't take them now, because they are paused for example. They count as offline.
+        """
+        not_yet: set[str] = set()
         if self._secure is None:
-            return
+            return not_yet
         authority = self._requests.authority
         parts = {site: report.key for site, report in self.reports.items() if is_valid_key(report.key, authority)}
         self._refused_keys = {}
         for run in runs:
             for site, answer in self.send("keys", run, list(parts), {"least": self._secure.least}, parts).items():
                 if isinstance(answer, Opened) and answer.head["kind"] != "done":
-                    self._refused_keys[site] = str(answer.head.get("why"))[:1000]
+                    why = str(answer.head.get("why"))[:1000]
+                    if answer.head.get("again") is True:
+                        self.lost(site, why)
+                        not_yet.add(site)
+                    else:
+                        self._refused_keys[site] = why
+        return not_yet
 
     def refresh_restarted(self, run: str, instances: Mapping[str, object]) -> None:
         """Refresh the reports of sites that have restarted, by the `instances` that answered, and exchange new keys."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedspan.durable.append_file import AppendFile, AppendFileError, Entry, Parts
-from fedspan.errors import FedspanError, MessageError
+from fedspan.durable.append_file import AppendFile, AppendFileError, Entry, Parts, UnwritableError
+from fedspan.errors import DiskError, FedspanError, MessageError
 from fedspan.federation.calls.call import Delivery
 from fedspan.federation.site.site_host import Identified, RunState
 from fedspan.federation.site.state import Changes
@@ -187,6 +187,9 @@ class RunFile:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except UnwritableError as error:
+            self.close()
+            raise DiskError(f"this site's record of the run, {self.path.name}, {error}; the site needs room") from None
         except AppendFileError as error:
             self.close()
             raise FedspanError(

@@ -21,7 +21,7 @@ from fedspan.engines.remote.messages.request_head import RequestHead, SiteCall, 
 from fedspan.engines.remote.site.run_file import RunFile
 from fedspan.engines.remote.site.site_store import SiteStore
 from fedspan.engines.remote.site.step_process import StepProcess, default_memory
-from fedspan.errors import FedspanError, InputError, PolicyError, with_note
+from fedspan.errors import DiskError, FedspanError, InputError, PolicyError, with_note
 from fedspan.federation.calls.call import Delivery
 from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.discovery import install_steps
@@ -87,6 +87,7 @@ class SiteWorker:
         self._authority = authority
         self._followed = (authority.version, identity.certificate)
         self._describe = describe
+        self.on_full_disk: Callable[[str], None] = lambda why: None
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
         self._busy = ""
@@ -152,6 +153,8 @@ class SiteWorker:
     def _refused(self, request: OwnerRequest, error: Exception) -> Message:
         """Return what the sender learns of an error; log that, and what is for the site's own log alone."""
         head = refusal(error)
+        if isinstance(error, DiskError):
+            self.on_full_disk(str(error))
         with suppress(Exception):  # the request is refused in any case
             why = "; ".join([head["why"], *getattr(error, "__notes__", ())])
             self.admission.refused(request, head["kind"], why)

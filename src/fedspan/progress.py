@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
+from fedspan.checks import printable
 from fedspan.federation import CallRecord, Metrics, Observer, RunRecord
 
 if TYPE_CHECKING:
@@ -82,8 +83,10 @@ def _new_bar(what: str, total: float | None, metrics: str) -> tuple[Progress, Ta
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, TextColumn("{task.fields[metrics]}"), console=Console(stderr=True), transient=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    bar = Progress(
+        *columns, TextColumn("{task.fields[metrics]}", markup=False), console=Console(stderr=True), transient=True
+    )
     bar.start()
     return bar, bar.add_task(what, total=total, metrics=metrics)
 
@@ -132,7 +135,7 @@ class ProgressBar(Observer):
             self._bar[0].stop()
             self._bar = None
         if record.privacy is not None:
-            print(f"{self._what}: privacy: {record.privacy.sentence()}", file=sys.stderr)
+            print(printable(f"{self._what}: privacy: {record.privacy.sentence()}"), file=sys.stderr)
 
     def _left(self) -> str:
         """Return the time that is left if all rounds are used, and nothing outside rounds."""
@@ -152,14 +155,19 @@ class ProgressBar(Observer):
             self._next_time = time.perf_counter() + BETWEEN_LINES
             where = f"call {self._done}" if self._of is None else f"round {self._done} of {self._of}"
             more = "".join(f", {words}" for words in (self._left(), self._metrics) if words)
-            print(f"{self._what}: {where}{self._phase}{more}", file=sys.stderr)
+            print(printable(f"{self._what}: {where}{self._phase}{more}"), file=sys.stderr)
 
     def _start_bar(self, name: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         console = Console(stderr=True)
-        bar = Progress(*columns, TextColumn("{task.fields[metrics]}"), console=console, transient=True)
+        bar = Progress(*columns, TextColumn("{task.fields[metrics]}", markup=False), console=console, transient=True)
         self._bar = bar, bar.add_task(name, total=self._of, metrics="")
         bar.start()

@@ -210,12 +210,19 @@ def test_trimmed_is_the_mean_of_the_closest_pair_of_three():
     assert subspace_distance(result.basis, np.linalg.eigh(mean)[1][:, -3:]) <= 1e-12
 
 
-def test_trimmed_takes_two_of_three_lines_even_if_none_is_far_away():
+def test_trimmed_takes_all_of_three_lines_of_which_none_is_far_away():
+    """Whichever of them is malicious, the result is as near to the other two as these are to one another."""
     angles = np.array([0.0, 0.45, 0.95])  # the line in the middle is the median: 126 degrees, seen from there
-    result = subspace_median(np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :, None], output="trimmed")
+    lines = np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :, None]
+    result = subspace_median(lines, output="trimmed")
     np.testing.assert_allclose(result.distances, np.sqrt(2) * np.sin([0.45, 0.0, 0.5]), atol=1e-15)
-    np.testing.assert_array_equal(result.kept, [0, 1])
-    np.testing.assert_allclose(result.basis[:, 0], [np.cos(0.225), np.sin(0.225)], atol=1e-14)
+    np.testing.assert_array_equal(result.kept, [0, 1, 2])
+    mean = projectors_of(lines).mean(axis=0)
+    np.testing.assert_allclose(np.abs(result.basis.T @ np.linalg.eigh(mean)[1][:, -1:]), 1.0, atol=1e-14)
+    for malicious in range(3):
+        one, other = np.delete(lines, malicious, axis=0)
+        apart = subspace_distance(one, other)
+        assert max(subspace_distance(result.basis, line) for line in (one, other)) <= 1.1 * apart
 
 
 def test_trimmed_draws_the_line_at_one_and_a_half_radii_of_a_majority():
@@ -395,3 +402,13 @@ def test_more_columns_may_be_off_by_more_together():
         else:
             with pytest.raises(InputError, match=r"bases\[2\] must have orthonormal columns"):
                 subspace_median(bases)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_three_sites_that_agree_none_is_left_out(seed):
+    """The closest pair alone counted: a third of the honest rows was thrown away, and a near copy took its place."""
+    rng = np.random.default_rng(seed)
+    sites = [np.linalg.qr(np.eye(20)[:, :3] + 0.03 * rng.normal(size=(20, 3)))[0] for _ in range(3)]
+    assert subspace_median(sites, output="trimmed").near.all()
+    far = np.linalg.qr(np.eye(20)[:, :3] + 0.3 * rng.normal(size=(20, 3)))[0]
+    assert subspace_median([*sites[:2], far], output="trimmed").near.tolist() == [True, True, False]

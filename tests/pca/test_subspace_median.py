@@ -254,7 +254,7 @@ def test_attacks_within_groups_can_be_simulated(attack):
     clear, groups = np.reshape(errors, (3, 2)).T
     ratios = groups.mean() / clear.mean(), np.max(groups / clear)
     print(f"{attack}: {clear.mean():.3f} | {groups.mean():.3f} | {ratios[0]:.2f} | {ratios[1]:.2f}")
-    assert ratios[0] < 1.5
+    assert max(ratios) < 1.5
     with pytest.raises(PolicyError, match="an attack needs the replies of single sites"):
         fs.LocalFederation(sites, policy=fs.Policy(secure_sum=True)).corrupt(attacks.Mimic(), sites=["s4"])
 

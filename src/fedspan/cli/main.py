@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None or error.strerror is None:
             raise
         way_out = "; choose another folder, or allow it there" if isinstance(error, PermissionError) else ""
-        print(f"fedspan: {error.filename} cannot be read or written: {error.strerror}{way_out}", file=sys.stderr)
+        line = f"fedspan: {error.filename} cannot be read or written: {error.strerror}{way_out}"
+        print(printable(line), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         kept = "; finished calls are kept, continue with --resume" if function == "run" else ""

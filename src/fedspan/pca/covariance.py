@@ -13,6 +13,7 @@ import numpy as np
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
+from fedspan.aggregation.vote_groups import warn_of_groups
 from fedspan.arrays import Matrix
 from fedspan.errors import MessageError
 from fedspan.federation import Federation, Site, step
@@ -70,6 +71,7 @@ def total_scatter(fed: Federation, *, aggregator: Aggregator | None = None) -> t
     # An entry off the diagonal stands for two, one on it for one: so distances are those of whole matrices.
     factor = np.where(np.equal(*np.triu_indices(side(phi.shape[1]))), np.sqrt(0.5), 1.0)
     combined = aggregator(phi * factor, believed(aggregator, counts))
+    warn_of_groups("the second moments", phi, tuple(replies))
     n = typical_rows(counts)
     return n * unpacked(combined.value / factor), n, site_weights(replies, combined.weights)
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
-from fedspan.federation import Federation, Site, step
+from fedspan.aggregation.vote_groups import warn_of_groups
+from fedspan.federation import Federation, Replies, Site, step
 from fedspan.federation.site.parameters import Matrix
 from fedspan.pca.parts.orthogonal_iteration import orthogonal_iteration, random_basis
 from fedspan.pca.subspace_iteration import local_product
@@ -28,16 +29,21 @@ def power(
 ) -> tuple[Matrix, dict[str, float]]:
     """Return an orthonormal basis (d, rank) of the leading subspace, and the weight of each site in the last iteration.
 
-    Centre the rows first.
+    Centre the rows first. With an aggregator warn where the last products form two groups of nearly equal size.
     """
+    last: list[Replies] = []
 
     def product(fed: Federation, U: Matrix) -> tuple[Matrix, dict[str, float]]:
         if aggregator is None:
             total = fed.sum(local_product, V=U)
             return total["product"], site_weights(total.sites)
         replies = fed.ask(local_phi_product, U=U)
+        last[:] = [replies]
         combined = aggregator(replies.stack("product"), believed(aggregator, replies.stack("n")))
         return combined.value, site_weights(replies, combined.weights)
 
     start = random_basis(fed.rng, n_columns, rank)
-    return orthogonal_iteration(fed, product=product, start=start, iterations=iterations)
+    found = orthogonal_iteration(fed, product=product, start=start, iterations=iterations)
+    for replies in last:
+        warn_of_groups("the products", replies.stack("product"), tuple(replies))
+    return found

@@ -48,8 +48,8 @@ class ResilientSubspace:
         The sites whose replies counted, their weights in the projector behind the basis, and their distances from the
         median projector.
     trusted : tuple of str
-        The sites within 1.5 radii of the smallest ball round a site that holds a majority (of three sites: the closest
-        pair). Of these, for the output "node", the one site behind the basis.
+        The sites within 1.5 radii of the smallest ball round a site that holds a majority. Of these, for the output
+        "node", the one site behind the basis.
     spectrum : array
         Leading eigenvalues of the projector behind the basis: about 1 for directions that most sites share.
     resilience : structured array

@@ -34,3 +34,19 @@ def test_events_as_json(monkeypatch, capsys):
     line = json.loads(capsys.readouterr().out)
     assert line["event"] == 'north "joined"'
     assert line["time"].endswith("+00:00")
+
+
+def test_a_name_from_outside_writes_no_event_of_its_own(monkeypatch, capsys):
+    """A process that registered as "x<newline>12:00:00 north joined" wrote that on the coordinator's screen."""
+    hostile = "x\n12:00:00 north joined\x1b[2J\u202e"
+    console_events.report(hostile)
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) == 1
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    monkeypatch.setenv(console_events.FORM, "json")
+    console_events.report(hostile)
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) == 1
+    assert json.loads(shown)["event"] == hostile
+    assert shown.isascii()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,14 +12,12 @@ from scipy.sparse import csc_array
 
 from fedspan.aggregation import Aggregator
 from fedspan.aggregation.aggregator import believed
-from fedspan.aggregation.safe_arithmetic import distances
+from fedspan.aggregation.vote_groups import warn_of_groups
 from fedspan.arrays import Array
-from fedspan.checks import frames_inside
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, step, transform
 from fedspan.federation.site.parameters import ArrayOf, Count, Matrix, Stack
 from fedspan.linalg.kernels.nearest_centres import closest, squared_apart
-from fedspan.linalg.medians.majority_ball import two_groups
 from fedspan.sums.moments import typical_rows
 from fedspan.sums.plausible_totals import whole
 from fedspan.sums.posted_values import posted
@@ -38,8 +35,6 @@ _BLOCK_BYTES = 2**20
 _LABEL_BYTES = 2**28
 #: An aggregated number is no further from the median of the votes than this part of their median distance from it.
 _NEAR = 0.25
-#: A vote that is farther from the median, in units of the votes' usual distances from it, counts as so far.
-_FARTHEST = 10.0
 
 
 def of_centres(site: Site, *, centres: Array, every: int = 1, **_: Any) -> int:
@@ -211,7 +206,7 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator, last: bool = False
     each = np.concatenate([counts[:, :, None], replies.stack("spread")[:, :, None], moves], axis=2)
     votes = each / n[:, None, None]
     if last:
-        _warn_of_groups(votes, tuple(replies))
+        warn_of_groups("the votes on the centres", votes, tuple(replies))
     found = _near_most(votes, rule, n).reshape(b, k, d + 2)
     shares, spread = np.maximum(found[:, :, 0], 0.0), np.maximum(found[:, :, 1], 0.0)
     # Less than half a row of a typical site counts as none: an attacker's tiny weight must not become a divisor.
@@ -222,25 +217,6 @@ def voted_means(seen: Federation, C: Array, rule: Aggregator, last: bool = False
     scatter = np.where(some, rows * spread / np.where(some, shares, 1.0), 0.0)
     about = np.maximum(scatter - rows * np.vecdot(move, move), 0.0)
     return Moved(C + move, rows, about, scatter.sum(axis=1))
-
-
-def _warn_of_groups(votes: Array, sites: tuple[str, ...]) -> None:
-    """Warn where the sites' votes (L, ...) form two groups of nearly equal size: which one is honest is not known."""
-    flat = votes.reshape(len(votes), -1)
-    middle = np.median(flat, axis=0)
-    # In units of each number's usual spread, and cut: a few huge votes must not hide two groups among the others.
-    units = np.median(np.abs(flat - middle), axis=0)
-    used = units > 0
-    flat = np.clip((flat - middle)[:, used] / units[used], -_FARTHEST, _FARTHEST)
-    second = two_groups(distances(flat))
-    if second is not None:
-        names = [site for site, one in zip(sites, second, strict=True) if one]
-        warnings.warn(
-            f"the votes on the centres form two groups, and {len(names)} of {len(sites)} sites are in the smaller one "
-            f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''}): malicious sites agree, or the sites' rows "
-            "differ; compare with a fit to the sites of each group",
-            stacklevel=frames_inside(),
-        )
 
 
 def _near_most(votes: Array, rule: Aggregator, n: Array) -> Array:

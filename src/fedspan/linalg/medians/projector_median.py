@@ -53,7 +53,7 @@ class SubspaceMedianResult:
         The sites that `basis` was made from.
     near : (L,) array of bool
         The sites within 1.5 radii of the smallest ball round a site that holds a majority (1.2 radii where the sites
-        form two groups; of three sites the closest pair).
+        form two groups).
     resilience : structured array
         How far malicious sites can have moved the basis, ``malicious``, ``radius`` and ``bound``. Let no more than
         these be malicious. If the others lie within two radii of one of them, `basis` is within the bound of that one,
@@ -111,7 +111,7 @@ def subspace_median(bases: ArrayLike, *, output: Output = "eigenspace") -> Subsp
     L, _, r = U.shape
     centres = np.arange(0, L, 1 if L <= _MANY else -(-L // _SOME))
     second = _second_group(L, distances, centres)
-    near = near_majority_of_blocks(distances, L, 1.0 if L == 3 else TRIM if second is None else _TRIM_OF_TWO)
+    near = near_majority_of_blocks(distances, L, TRIM if second is None else _TRIM_OF_TWO)
     weights = median.weights
     kept = np.flatnonzero(weights)
     if output == "trimmed":

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from fedspan.checks import printable
+
 #: The environment variable that decides how events are printed: ``json``, or as text.
 FORM = "FEDSPAN_LOG"
 #: Before the reason why the coordinator does not admit a participant: trying again does not help.
@@ -44,7 +46,7 @@ class NewEvents:
 
 def report(line: str) -> None:
     """Print one line with the time, at once; as JSON where the environment requests it."""
-    text = f"{time.strftime('%H:%M:%S')} {line}"
+    text = f"{time.strftime('%H:%M:%S')} {printable(' '.join(line.split()))}"  # names and reasons come from others
     if os.environ.get(FORM) == "json":
         text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": line})
     print(text, file=sys.stdout, flush=True)

@@ -20,11 +20,10 @@ from fedspan.federation.site.parameters import MOST_PASSES, Matrix, OneOf, Passe
 from fedspan.mixed_regression.exact import exact_round
 from fedspan.mixed_regression.parts.cluster_rounds import Shares, Variance, local_rounds, responsibilities
 from fedspan.mixed_regression.parts.refinement import Refinement, refine_accelerated
-from fedspan.mixed_regression.parts.regression_rows import local_operator, rows_of
+from fedspan.mixed_regression.parts.regression_rows import local_operator, once_descended, rows_of
 
 UPDATES = ("fedavg", "fedprox", "exact")
 Update = Annotated[str, OneOf(UPDATES[:2])]
-_FEW_STEPS = 24
 _GAMMA = 0.9  # of the stability limit of the least stable site
 
 
@@ -48,18 +47,21 @@ def local_refinement(
     """Lines 6 and 7. Leaves the site, in the row of its cluster (k, d + 3): n times the model's change, n, 1, its loss.
 
     Zeros in the rows of other clusters; with a `variance` all rows have their probabilities as a factor. `once`: take
-    the few gradient steps of this round one by one, and prepare nothing for later rounds.
+    gradient steps of this round one by one where that is cheaper, and prepare nothing for later rounds.
     """
-    rows = rows_of(site)
-    E, losses = rows.losses(models)
     k, d = models.shape
     sums = np.zeros((k, d + 3))  # one array: a round of a thousand sites costs by the number of arrays
+    if once and update == "fedavg" and variance is None:
+        found = once_descended(site, models, rate, local_steps)
+        if found is not None:
+            label, sums[found[0], :d], loss = found
+            sums[label, d:] = len(site), 1.0, loss
+            return {"sums": sums}
+    rows = rows_of(site)
+    E, losses = rows.losses(models)
     if variance is None:
-        label = losses.argmin()
-        if once and update == "fedavg":
-            sums[label, :d] = rows.descended(E[label], rate, local_steps)
-        else:
-            sums[label, :d] = E[label].dot(local_operator(site, update, rate, local_steps))
+        label = int(losses.argmin())
+        sums[label, :d] = E[label].dot(local_operator(site, update, rate, local_steps))
         sums[label, d:] = rows.n, 1.0, losses[label]
     else:
         part = responsibilities(losses, shares, variance)
@@ -121,8 +123,8 @@ def fedx(
     check_steps(local_steps, rate)
     step_size = 1.0 if update == "exact" else rate or default_rate(fed, update, local_steps, aggregator)
     steps = {"update": update, "rate": float(step_size), "local_steps": int(local_steps)}
-    # A round of few steps costs less than what a site prepares for all rounds: the first one shows where it leads.
-    first = {"once": True} if update == "fedavg" and local_steps <= _FEW_STEPS else {}
+    # Steps one by one cost less than what a site prepares for all rounds: without `rate`, it has prepared most already.
+    first = {"once": True} if rate is not None else {}
     one_round = local_rounds(fed, local_refinement, local_change, steps, aggregator, first)
     if update == "exact":
         solved: dict[int, tuple[str, ...]] | None = None if options.get("weights") == "total" else {}

@@ -22,6 +22,8 @@ from fedspan.linalg.regression.local_steps import row_spectrum
 from fedspan.sums.row_blocks import n_columns
 
 _BLOCK_BYTES = 2**22
+#: Larger tables are read in blocks, and their transforms' rows are not held.
+_ONCE_BYTES = 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,27 +45,6 @@ class RegressionRows:
         """The largest eigenvalue of ``X'X / n``."""
         return float(self.spectrum[0][-1]) / self.n if self.X.size else 0.0
 
-    def descended(self, residual: Vector, rate: float, steps: int) -> Vector:
-        """Return n times the change (d,) of a model with this `residual` (m,) by gradient steps, taken one by one.
-
-        As `local_operator`, which prepares for many rounds: a step is at most one over the largest eigenvalue. Of most
-        sites a bound of that shows it: the root of the eighth order of the sum of all eigenvalues to the eighth.
-        """
-        G, scale = self.X.dot(self.X.T), rate / self.n
-        if steps > 1 and self.X.size:
-            squared = G.dot(G)
-            fourth = squared.dot(squared)
-            if not 0.0 < scale * float(np.vdot(fourth, fourth)) ** 0.125 <= 1.0:
-                scale = min(scale, 1.0 / max(float(self.spectrum[0][-1]), np.finfo(np.float64).tiny))
-        G *= scale
-        left, taken = residual, residual.copy()
-        for _ in range(steps - 1):
-            left = left - G.dot(left)
-            taken += left
-        taken *= self.n * scale
-        change: Vector = taken.dot(self.X)
-        return change
-
     def losses(self, models: Matrix) -> tuple[Matrix, Vector]:
         """Return the residuals (k, m) and the squared errors (k,) of `models` (k, d)."""
         E = self.y - models.dot(self.X.T)  # for ten rows, ``dot`` takes half the time of ``@``
@@ -80,6 +61,36 @@ def rows_of(site: Site) -> RegressionRows:
         return RegressionRows(X, y, rest, len(site))
 
     return site.cached("regression rows", make)
+
+
+def once_descended(site: Site, models: Matrix, rate: float, steps: int) -> tuple[int, Vector, float] | None:
+    """Take a site's gradient steps one by one on its rows as they are: nothing is prepared for later rounds.
+
+    Return the cluster, n times the change (d,) of its model, and its loss; ``None`` where preparing (`local_operator`)
+    costs less, or where a gradient's product with the previous one is smaller than its own square: a step was longer
+    than one over the largest eigenvalue. Without that sign, no direction moves by more than half the step before it.
+    """
+    n, d = len(site), n_columns(site)
+    m = min(n, d)
+    if site.streamed or 4 * steps * n * d > 2 * n * d * m + 9 * m**3 or 8 * n * d > _ONCE_BYTES:
+        return None
+    X, y = np.asarray(next(site.batches(max(1, n))).X, dtype=np.float64), target(site)
+    E = [y - X.dot(model) for model in models]  # a product with few columns takes twice as long
+    losses = [float(residual.dot(residual)) for residual in E]
+    label = losses.index(min(losses))
+    left = E[label]
+    gradient = left.dot(X)
+    taken: Vector = gradient.copy()
+    for _ in range(steps - 1):
+        before, move = gradient, X.dot(gradient)
+        move *= rate / n
+        left -= move
+        gradient = left.dot(X)
+        if not gradient.dot(before) >= gradient.dot(gradient):
+            return None
+        taken += gradient
+    taken *= rate
+    return label, taken, losses[label]
 
 
 def target(site: Site, *, finite: bool = True) -> Vector:

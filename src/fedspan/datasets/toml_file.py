@@ -104,10 +104,10 @@ class Section:
             raise self.error(f"{key} must be a list of {what}")
         return tuple(value)
 
-    def file(self, name: str) -> Path:
-        """Return a file that exists; its name is relative to the folder of this one."""
+    def file(self, name: str, *, folders: bool = False) -> Path:
+        """Return a file that exists, or with `folders` a folder; its name is relative to the folder of this one."""
         file = self.path.parent / name
-        if not os.path.isfile(file):  # also of names that are no paths
+        if not os.path.isfile(file) and not (folders and os.path.isdir(file)):  # also of names that are no paths
             what = "is a folder: name a file in it" if os.path.isdir(file) else "does not exist: correct its name"
             raise InputError(f"{self.path}: the file {file} {what}")
         return file

@@ -12,11 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.checks import first_of
+from fedspan.datasets.sources import FileSource
 from fedspan.datasets.sources.cell_source import CellSource
 from fedspan.datasets.sources.iso_times import with_times
+from fedspan.datasets.sources.streamed_table import streamed_rows
+from fedspan.datasets.sources.table_source import chosen
 from fedspan.errors import InputError
 from fedspan.federation import Site
 from fedspan.federation.site.noise_query import SiteLedger
+from fedspan.federation.site.row_stream import RowStream
 from fedspan.owner.admission import Admission
 from fedspan.owner.audit_log import AuditLog
 from fedspan.owner.decisions import Decisions
@@ -25,6 +29,7 @@ from fedspan.owner.owned_cells import CellRows, read_cells
 from fedspan.owner.published_rows import FewRowsChangedError, PublishedRows
 from fedspan.owner.schema import differences, kind_of, times_of
 from fedspan.owner.site_file import RowsPlan, SiteFile, SiteFileError, read_site_file
+from fedspan.owner.streamed_cells import some_cells
 from fedspan.privacy import Ledger
 
 if TYPE_CHECKING:
@@ -132,6 +137,10 @@ class OwnedRows:
         """Return the kind of each feature."""
         return {name: kind_of(self.frame[name]) for name in self.features}
 
+    def missing(self) -> dict[str, int]:
+        """Return the number of missing cells of each column."""
+        return {str(name): int(count) for name, count in self.frame.isna().sum().items()}
+
     def numbers(self) -> pd.DataFrame:
         """Return the features, and the target where it is numbers: what moments are of."""
         kept = [name for name in self.plan.target if self.frame[name].dtype.kind in "buif"]
@@ -146,9 +155,13 @@ class OwnedRows:
     def site(self, name: str, ledger: SiteLedger | None) -> Site:
         """Make the site."""
         X = self.frame.iloc[:, : len(self.features)]  # without a copy
-        return Site(name, X, self._target(), self._values(self.plan.task), ledger=ledger)
+        return Site(name, X, self.target(), self.task(), ledger=ledger)
 
-    def _target(self) -> NDArray[Any] | None:
+    def task(self) -> NDArray[Any] | None:
+        """Return the task of each row."""
+        return self._values(self.plan.task)
+
+    def target(self) -> NDArray[Any] | None:
         """Return the target of each row: one value, or several, such as time and event."""
         found = [values for values in map(self._values, self.plan.target) if values is not None]
         return np.column_stack(found) if len(found) > 1 else next(iter(found), None)
@@ -166,6 +179,29 @@ class OwnedRows:
                 f"{int(column.isna().sum())} rows: leave them out with where = '\"{name}\" is not null'"
             )
         return column.astype(str).to_numpy(dtype=str)
+
+
+@dataclass(frozen=True)
+class StreamedRows(OwnedRows):
+    """Rows that stay in their files; `frame` has a few cells of each column, of every sort that it has.
+
+    Only label, target and task are in memory, in `apart`.
+    """
+
+    stream: RowStream
+    apart: OwnedRows
+    absent: dict[str, int]
+
+    def __len__(self) -> int:
+        return self.stream.shape[0]
+
+    def missing(self) -> dict[str, int]:
+        """Return the number of missing cells of each column."""
+        return self.absent
+
+    def site(self, name: str, ledger: SiteLedger | None) -> Site:
+        """Make the site."""
+        return Site(name, self.stream, self.apart.target(), self.apart.task(), ledger=ledger)
 
 
 def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> OwnedRows | CellRows:
@@ -188,7 +224,15 @@ def read_rows(file: SiteFile, federation: dict[str, str] | None = None) -> Owned
             raise InputError(f"{plan.source.label} has no columns left: drop, label, target and task take all of them")
         return list(dict.fromkeys([*features, *apart]))
 
-    return OwnedRows(plan, with_times(plan.source.read(choose, plan.where), times), features)
+    if not plan.stream:
+        return OwnedRows(plan, with_times(plan.source.read(choose, plan.where), times), features)
+    assert isinstance(plan.source, FileSource)
+    dataset = plan.source.dataset()
+    names = chosen(dataset.schema.names, choose, plan.source.label)
+    stream, read = streamed_rows(dataset, features, plan.where, "its file")
+    frame, absent = some_cells(read(names, 2**14), names, plan.source.label)
+    values = with_times(plan.source.read(lambda _: apart, plan.where), times) if apart else frame[[]]
+    return StreamedRows(plan, with_times(frame, times), features, stream, OwnedRows(plan, values, []), absent)
 
 
 def data_problems(file: SiteFile, rows: OwnedRows | CellRows, federation: dict[str, str] | None = None) -> list[str]:
@@ -200,6 +244,9 @@ def data_problems(file: SiteFile, rows: OwnedRows | CellRows, federation: dict[s
     if isinstance(rows, CellRows):
         schema = file.schema is not None or federation is not None
         return [f"{label}: {sentence}" for sentence in rows.problems(file.rules.level, schema)]
+    untimely = [name for name, kind in rows.kinds().items() if file.data.stream and kind in ("time", "duration")]
+    if untimely:
+        return [f"{label}: column {untimely[0]!r} holds times, which no blocks of rows do: drop it, or leave stream out"]
     found = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
     if file.rules.level == "aggregate":
         found += [

@@ -40,7 +40,7 @@ KEYS = {
     "site": {"name", "modules"},
     "data": {
         *("file", "tables", "url", "query", "password_env", "password_file", "timeout"),
-        *("columns", "drop", "label", "target", "task", "where", "layer"),
+        *("columns", "drop", "label", "target", "task", "where", "layer", "stream"),
         *DIALECT_KEYS,
     },
     "rules": {
@@ -73,7 +73,7 @@ class RowsPlan:
     """Where the rows are, and which of them and of their columns the federation may learn from.
 
     `target` has the columns that regressions learn to predict: one, or those of time and event. A `label` is not
-    learned from.
+    learned from. With `stream` the rows stay in their files, and are read in blocks for every pass.
     """
 
     source: TableSource
@@ -83,6 +83,7 @@ class RowsPlan:
     target: tuple[str, ...] = ()
     task: str | None = None
     where: RowFilter | None = None
+    stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,11 @@ def _read(path: Path) -> SiteFile | list[str]:
     log = part("log", lambda section: path.parent / section.value("file", str, "audit.jsonl"))
     if rules is not None and rules.level == "private" and not (privacy is not None and privacy.strict):
         problems.append(f"{path}: [rules] level = 'private' needs a [privacy] section with strict = true")
+    if data is not None and data.stream and rules is not None and (privacy is not None or rules.level == "aggregate"):
+        what, other = "level = 'aggregate'", "choose another level"
+        if privacy is not None:
+            what, other = "a [privacy] section", "leave that out"
+        problems.append(f"{path}: {what} needs all rows in memory: leave [data] stream out, or {other}")
     if problems or name is None or data is None or rules is None or log is None:
         return problems
     return SiteFile(path, name, data, schema, rules, privacy, log)
@@ -202,7 +208,13 @@ def _data(section: Section) -> RowsPlan:
         raise section.error("columns must name at least one column")
     with section.naming():
         row_filter = None if where is None else RowFilter(where)
-    return RowsPlan(_source(section), columns, drop, label, target, task, row_filter)
+    source, stream = _source(section), section.value("stream", bool, False)
+    if stream and not (isinstance(source, FileSource) and source.streams):
+        raise section.error(
+            "stream = true is for Parquet and Feather files, whose columns have a type before all rows are read: "
+            "convert the table, or leave stream out"
+        )
+    return RowsPlan(source, columns, drop, label, target, task, row_filter, stream)
 
 
 def _target(section: Section) -> tuple[str, ...]:
@@ -227,7 +239,7 @@ def _source(section: Section) -> TableSource:
         for key in ("query", "password_env", "password_file", "timeout"):
             if key in section:
                 raise section.error(f"{key} belongs to a database, and the data are in a file")
-        file, layer = section.file(section.value("file", str)), section.value("layer", str)
+        file, layer = section.file(section.value("file", str), folders=True), section.value("layer", str)
         dialect, of_cells = stated(section), file.name.lower().endswith(CELL_ENDING)
         if layer is not None and not of_cells:
             raise section.error(f"layer is for {CELL_ENDING} files of cells: leave it out for {file.name}")

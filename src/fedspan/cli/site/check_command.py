@@ -79,7 +79,9 @@ def _print_columns(site: SiteFile, rows: OwnedRows | CellRows, schema: dict[str,
         return
     frame = rows.frame
     where = "" if data.where is None else f" where {data.where.text}"
-    print_line(f"data: {len(rows):,} rows of {data.source.label}{where}")
+    streamed = ", read in blocks" if data.stream else ""
+    print_line(f"data: {len(rows):,} rows of {data.source.label}{where}{streamed}")
+    missing = rows.missing()
     parts: dict[str | None, str] = {data.label: " (label)", data.task: " (task)"}
     parts |= dict.fromkeys(data.target, " (target)")
     lines = [
@@ -87,7 +89,7 @@ def _print_columns(site: SiteFile, rows: OwnedRows | CellRows, schema: dict[str,
             f"{name}{parts.get(name, '')}",
             kind_of(frame[name]),
             str(frame[name].dtype),
-            f"{int(frame[name].isna().sum()):,}",
+            f"{missing[name]:,}",
             schema.get(name, "-"),
         ]
         for name in frame.columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -93,6 +93,21 @@ class FileSource:
         # Here, and not in the handler: no reader's error, with rows in its locals, is attached to this one.
         raise InputError(f"{self.file} cannot be read as {self.ending}: {reason}")
 
+    def dataset(self) -> Any:
+        """Return the Arrow dataset of a Parquet or Feather file, or of a folder of Parquet files."""
+        import pyarrow.dataset as ds
+
+        try:
+            return ds.dataset(self.file, format=_DATASETS[self.ending])
+        except Exception as error:
+            reason = _reason(error, self.dialect.encoding)
+        raise InputError(f"{self.file} cannot be read as {self.ending}: {reason}")
+
+    @property
+    def streams(self) -> bool:
+        """Whether the file can be read in blocks: columns of text files are what all of their cells are."""
+        return self.ending in _DATASETS
+
     def stamp(self) -> object:
         """Return which file it is, its size and when it was written; of a folder, of all its files."""
         try:
@@ -117,9 +132,7 @@ class FileSource:
             return _open_npz(self.file)
         if ending in _EXCEL:
             return _open_excel(self.file)
-        import pyarrow.dataset as ds
-
-        dataset = ds.dataset(self.file, format=_DATASETS[ending])
+        dataset = self.dataset()
         names = list(dataset.schema.names)
         return names, lambda wanted: dataset.to_batches(columns=wanted, batch_size=batch_rows(len(names)))
 

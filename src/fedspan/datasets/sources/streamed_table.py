@@ -18,6 +18,8 @@ from fedspan.federation.site.row_stream import RowStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fedspan.datasets.sources.row_filter import RowFilter
+
 #: Rows that are read at once, at most: about 2 million cells.
 _READ_CELLS = 2**21
 #: Rows that are read at once, at least, where blocks are smaller and cells not too many.
@@ -60,6 +62,31 @@ def stream(
     return _Files(source, columns, text=text)
 
 
+def streamed_rows(
+    dataset: Any, columns: Sequence[str], where: RowFilter | None, label: str
+) -> tuple[RowStream, Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]]:
+    """Return the rows of an Arrow dataset that a filter keeps, as a stream, and a function that reads their cells.
+
+    `label` is what messages call them: it reaches the coordinator, and names no path. All files must have the types of
+    the first one.
+    """
+    tested = () if where is None else where.columns
+    for name in tested:
+        if name not in dataset.schema.names:
+            raise InputError(f"the table has no column {name!r}, which 'where' is about")
+    for fragment in dataset.get_fragments():
+        for name in (*columns, *tested):
+            own = fragment.physical_schema
+            if name not in own.names or own.field(name).type != dataset.schema.field(name).type:
+                raise InputError(
+                    f"the file {Path(fragment.path).name} has no column {name!r} of type "
+                    f"{dataset.schema.field(name).type}, as the first file has: write all files with the same types"
+                )
+    rows = _Files(dataset, columns, text=True, where=where)
+    rows.label = label
+    return rows, lambda names, count: rows._read(list(names), count)
+
+
 class _Table(RowStream):
     """What files and queries have in common: batches become blocks of float64, or with text of objects."""
 
@@ -99,40 +126,66 @@ class _Table(RowStream):
 class _Files(_Table):
     """The files of an Arrow dataset."""
 
-    def __init__(self, source: Any, columns: Sequence[str] | None, *, text: bool) -> None:
+    def __init__(
+        self, source: Any, columns: Sequence[str] | None, *, text: bool, where: RowFilter | None = None
+    ) -> None:
         self._dataset = source if hasattr(source, "get_fragments") else _dataset(source)
         self.label = "the dataset" if self._dataset is source else str(source)
+        self._where, self._opened = where, self._files()
         schema = self._dataset.schema
         self.feature_names = _known(columns, schema.names, self.label)
         self.text = True in [_is_text(schema.field(name).type, name, self.label, text) for name in self.feature_names]
-        self.shape = (int(self._dataset.count_rows()), len(self.feature_names))
+        rows = self._dataset.count_rows() if where is None else sum(batch.num_rows for batch in self._read([], 2**16))
+        self.shape = (int(rows), len(self.feature_names))
 
     def stamp(self) -> str:
         """Return names, sizes and times of the files; of a dataset without files, its number of rows."""
-        digest = blake2b(repr((self.feature_names, self.shape)).encode(), digest_size=8)
-        for name in sorted(getattr(self._dataset, "files", ())):
-            if Path(name).exists():
-                found = Path(name).stat()
-                digest.update(f"{Path(name).name} {found.st_size} {found.st_mtime_ns};".encode())
+        where = () if self._where is None else (self._where.text,)
+        digest = blake2b(repr((self.feature_names, self.shape, *where)).encode(), digest_size=8)
+        for name, size, time in self._files():
+            digest.update(f"{name} {size} {time};".encode())
         return f"{self.shape[0]}x{self.shape[1]} streamed #{digest.hexdigest()}"
+
+    def _files(self) -> list[tuple[str, int, int]]:
+        """Return name, size and time of each file."""
+        files = [Path(name) for name in sorted(getattr(self._dataset, "files", ()))]
+        found = [(file.name, file.stat()) for file in files if file.exists()]
+        return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
 
     def _with(self, names: Sequence[str]) -> Self:
         made = object.__new__(type(self))
         made._dataset, made.label = self._dataset, self.label
+        made._where, made._opened = self._where, self._opened
         made.feature_names, made.shape = tuple(names), (self.shape[0], len(names))
         made.text = True in [_is_text(self._dataset.schema.field(name).type, name, self.label, True) for name in names]
         return made
 
     def _batches(self, rows: int) -> Iterator[NDArray[Any]]:
+        names = list(self.feature_names or ())
+        for batch in self._read(names, rows):
+            if batch.num_rows:
+                yield _values(batch, names, text=self.text)
+
+    def _read(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield batches of some columns, of the rows that are kept."""
         import pyarrow as pa
 
-        names = list(self.feature_names or ())
+        self._refuse_changed()
+        tested = () if self._where is None else self._where.columns
         try:
-            for batch in _dataset_batches(self._dataset, names, rows):
-                if batch.num_rows:
-                    yield _values(batch, names, text=self.text)
+            for batch in _dataset_batches(self._dataset, list(dict.fromkeys([*names, *tested])), rows):
+                if self._where is None:
+                    yield batch
+                else:
+                    yield from self._where.kept(pa.table(batch), self.label).combine_chunks().to_batches()
         except pa.ArrowException as error:
+            self._refuse_changed()
             raise InputError(f"{self.label} can't be read: {error}") from None
+        self._refuse_changed()
+
+    def _refuse_changed(self) -> None:
+        if self._files() != self._opened:
+            raise InputError(f"{self.label} has changed since the site opened it: open it again")
 
 
 class _Query(_Table):

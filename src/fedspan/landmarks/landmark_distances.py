@@ -24,10 +24,9 @@ from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Failure, Federation, Site, step, transform
 from fedspan.federation.site.parameters import Count, Index, Matrix, OneOf, Positive, Vector
 from fedspan.landmarks.feddl import Landmarks
-from fedspan.landmarks.parts.card_rows import CardDistances, double_device, local_card_distances
+from fedspan.landmarks.parts.card_rows import CardDistances, double_device, local_card_distances, seen_squares
 from fedspan.landmarks.parts.kernel_pull import Device, Precision
 from fedspan.linalg.array_backend import to_device, to_numpy
-from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 from fedspan.linalg.kernels.landmark_form import FARTHEST, METHODS, landmark_form
 from fedspan.linalg.kernels.neighbors import nearest
 from fedspan.sums.posted_values import requested
@@ -49,8 +48,8 @@ MOST_ROWS = 20_000
 def distances_to(X: Array, landmarks: Matrix, centre: Vector, scale: Positive, axes: Matrix | None = None) -> Array:
     """Return the distances of rows to `landmarks` (n, n_y), in double precision.
 
-    They are computed from ``(x - centre) / scale``, so that a common offset costs no digits. With `axes` (k, m) they
-    are distances between coordinates along the axes, which `landmarks` (n_y, k) are.
+    They are computed from ``(x - centre) / scale``, so that a common offset costs no digits. With `axes` (k, m)
+    `landmarks` (n_y, k) are coordinates along these: distances have a row's part outside the axes, too.
     """
     same_columns(X, len(centre))
     Y = (np.asarray(landmarks, dtype=np.float64) - (centre if axes is None else 0.0)) / scale
@@ -60,8 +59,7 @@ def distances_to(X: Array, landmarks: Matrix, centre: Vector, scale: Positive, a
         rows = (np.asarray(X[start : start + _BLOCK_ROWS], dtype=np.float64) - centre) / scale
         # Rows so far out that their squares overflow are made smaller; Y is negligible beside them.
         large = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0) / _SQUARE_HELD, 1.0)
-        rows = rows / large if along is None else (rows / large) @ along
-        found[start : start + len(rows)] = large * np.sqrt(squared_distances(rows, Y))
+        found[start : start + len(rows)] = large * np.sqrt(seen_squares(rows / large, Y, along))
     found *= scale
     return found
 

@@ -51,7 +51,7 @@ class FedTSNE(FedMap):
         ``"auto"``: until MMD^2 has settled, at most 50, which is the paper's number.
     reduce : int, float, "auto" or None, default="auto"
         Before it, exact federated PCA. The map is one of the coordinates along this number of axes, or along those that
-        hold this share of the variance. ``"auto"``: 85 % (30 to 100 axes), where there are more than 100 columns.
+        hold this share of the variance. ``"auto"``, above 100 columns: 95 %, or 80 axes if these hold 90 % (30 to 100).
         ``None``, as in the paper, and always with `privacy`: the columns themselves.
     method : {"coordinates", "squared", "paper"}, default="coordinates"
         How distances between rows follow from those to landmarks: by landmark coordinates and residuals, or by the

@@ -123,5 +123,16 @@ class CardDistances:
         """Return the distances (n, n_y) of rows, on their device."""
         xp = namespace(self._Y)
         D = (xp.asarray(X, dtype=xp.float64) - self._centre) / self._scale
-        D = D if self._axes is None else D @ self._axes
-        return xp.sqrt(squared_distances(D, self._Y))
+        return xp.sqrt(seen_squares(D, self._Y, self._axes))
+
+
+def seen_squares(D: Any, Y: Any, along: Any) -> Any:
+    """Return squared distances (n, n_y) of rows D (n, m) to landmarks Y, which are coordinates `along` axes (m, k).
+
+    The part of a row outside the axes is as far from every landmark: it adds the same to all of them.
+    """
+    if along is None:
+        return squared_distances(D, Y)
+    xp, inside = namespace(D), D @ along
+    outside = xp.vecdot(D, D) - xp.vecdot(inside, inside)
+    return squared_distances(inside, Y) + xp.maximum(outside, 0.0 * outside)[:, None]

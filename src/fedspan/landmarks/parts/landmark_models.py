@@ -208,8 +208,7 @@ class PostedRows(LandmarkEstimator):
         The record has `site_recall`, the share of true neighbours within the sites that are found.
         """
         found, B = self._posted(federation, settings)
-        # The part of a row outside principal axes is not posted.
-        form = landmark_form(found.reduced, self.method, None if settings["rounds"] and found.view is None else False)
+        form = landmark_form(found.reduced, self.method, None if settings["rounds"] else False)
         rows, precision = form.of(B, device=double_device(self.device)), "single"
         if not _fine(rows, settings["device"]):
             precision = "double"

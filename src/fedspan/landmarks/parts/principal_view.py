@@ -30,10 +30,11 @@ from fedspan.sums.row_transforms import standardize
 Reduce = int | float | str | None
 
 #: ``reduce="auto"``: columns above which rows are reduced, the share of the variance that the axes hold, and the fewest
-#: and the most axes.
+#: and the most axes. Up to some number of axes they hold more: where few are enough for 90 % of the variance, groups of
+#: rows may be as thin as the rest (images of turning objects).
 MANY_COLUMNS = 100
-SHARE = 0.9
-FEWEST_AXES, MOST_AXES = 30, 100
+SHARE, FINE_SHARE = 0.9, 0.95
+FEWEST_AXES, FINE_AXES, MOST_AXES = 30, 80, 100
 #: Axes with a smaller share of the first one's variance are rounding.
 _THIN = 1e-12
 #: Directions of a subspace iteration beside the axes, and its most rounds: they hold nearly the variance of exact axes.
@@ -153,7 +154,8 @@ def principal_view(
     if isinstance(reduce, float):
         kept = min(kept, int(np.searchsorted(held, reduce)) + 1)
     elif reduce == "auto":
-        kept = min(kept, max(int(np.searchsorted(held, SHARE)) + 1, FEWEST_AXES))
+        enough, fine = (int(found) + 1 for found in np.searchsorted(held, (SHARE, FINE_SHARE)))
+        kept = min(kept, max(enough, min(fine, FINE_AXES), FEWEST_AXES))
     view = PrincipalView(
         found.mean,
         np.ascontiguousarray(axes.components[:kept], dtype=np.float32),

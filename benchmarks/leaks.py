@@ -172,7 +172,7 @@ def _axes() -> dict[str, float]:
         received = Received("map", name, landmarks=found.points, distances=B, row_sites=np.arange(len(B)))
         entries = audit(received, truth=data.X, public=data.public, bounds=UNIT).entries
         measures, filled = entries[0].measures, entries[1].measures["psnr"]
-        recall = data.use(found, B, None if found.view is None else False)[0]
+        recall = data.use(found, B, None)[0]
         error, named, plain = (measures[key] for key in ("relative_error", "reidentified", "psnr"))
         print(f"{name:17} {error:.3f}  {named:.3f}  {plain:.1f}  {filled:.1f}  {recall:.3f}  {moved:.0f}")
         figures |= {f"MNIST, {name}: relative error": error, f"MNIST, {name}: PSNR": plain}

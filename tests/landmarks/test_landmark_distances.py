@@ -13,7 +13,13 @@ from scipy.spatial.distance import cdist
 import fedspan as fs
 from fedspan.errors import QuorumError
 from fedspan.landmarks.feddl import Landmarks
-from fedspan.landmarks.landmark_distances import landmark_distances, local_neighbor_hits, neighbor_hits
+from fedspan.landmarks.landmark_distances import (
+    distances_to,
+    landmark_distances,
+    local_neighbor_hits,
+    neighbor_hits,
+)
+from fedspan.landmarks.parts.card_rows import CardDistances
 
 Y = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
 
@@ -44,6 +50,17 @@ def test_every_site_posts_its_rows(precision, dtype, accuracy):
     for name, n in SIZES.items():
         assert found[name].dtype == dtype
         np.testing.assert_allclose(found[name], cdist(rng.normal(size=(n, 2)), Y) / 5, rtol=accuracy)
+
+
+def test_distances_along_axes_have_the_part_of_a_row_outside_of_them():
+    rng = np.random.default_rng(0)
+    X, centre = rng.normal(size=(40, 9)), rng.normal(size=9)
+    axes, Y = np.linalg.qr(rng.normal(size=(9, 3)))[0].T, rng.normal(size=(5, 3))
+    expected = cdist(X - centre, Y @ axes)
+    np.testing.assert_allclose(distances_to(X, Y, centre, 2.0, axes), expected, rtol=1e-12)
+    np.testing.assert_allclose(2.0 * CardDistances(Y, centre, 2.0, axes, None)(X), expected, rtol=1e-12)
+    inside = Y[:2] @ axes + centre  # no part outside, and rounding is no distance
+    np.testing.assert_allclose(distances_to(inside, Y, centre, 2.0, axes), cdist(Y[:2], Y), atol=1e-7)
 
 
 def test_large_sites_post_in_parts():

@@ -70,6 +70,21 @@ def test_the_number_of_axes_is_chosen_by_the_variance():
     assert len(learned(federation(n=12), reduce="auto")[0].view.axes) <= 12
 
 
+@pytest.mark.parametrize(
+    ("strong", "weak", "expected"),
+    [(10, 40, 50), (10, 120, 80), (90, 60, 90), (10, 10, 30)],
+    ids=["95 % in 50 axes", "95 % beyond 80 axes", "90 % beyond 80 axes", "95 % in 20 axes"],
+)
+def test_up_to_80_axes_hold_more_of_the_variance(strong, weak, expected):
+    """Variances: the strong axes have 90.1 % together, the weak ones 4.95 %, and all others 4.95 %."""
+    parts = [(0.901, strong), (0.0495, weak), (0.0495, 300 - strong - weak)]
+    variance = np.concatenate([np.full(axes, share / axes) for share, axes in parts])
+    X = np.random.default_rng(0).normal(size=(1000, 300))
+    X = np.linalg.qr(X - X.mean(axis=0))[0] * np.sqrt(variance)
+    found = learned(fs.federate(X, sites=np.arange(1000) % 3), reduce="auto", rounds=0)[0].view
+    assert abs(len(found.axes) - expected) <= 1
+
+
 def test_many_columns_use_the_iteration_that_sends_less():
     X = np.random.default_rng(0).normal(size=(40, 4)) @ np.random.default_rng(1).normal(size=(4, 3000))
     found, record = learned(fs.federate(X, sites=np.arange(40) % 2), reduce=3)

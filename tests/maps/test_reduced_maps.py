@@ -38,7 +38,7 @@ def test_rows_of_many_columns_are_reduced_by_default(fitted):
     model, X, groups = fitted
     assert model.axes_.shape == (30, COLUMNS)
     assert model.landmarks_.shape == (60, COLUMNS)
-    assert model.residuals_ is False
+    assert model.residuals_ is True
     assert accuracy(model.embedding_, groups) == 1.0
     assert make(type(model).__name__, reduce=None, n_landmarks=20, rounds=3).fit(X).axes_ is None
     assert len(model.run_.metric("objective")) <= 50

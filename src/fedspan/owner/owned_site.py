@@ -246,7 +246,7 @@ def data_problems(file: SiteFile, rows: OwnedRows | CellRows, federation: dict[s
         return [f"{label}: {sentence}" for sentence in rows.problems(file.rules.level, schema)]
     untimely = [name for name, kind in rows.kinds().items() if file.data.stream and kind in ("time", "duration")]
     if untimely:
-        return [f"{label}: column {untimely[0]!r} holds times, which no blocks of rows do: drop it, or leave stream out"]
+        return [f"{label}: column {untimely[0]!r} holds times, which can't be streamed: drop it, or leave stream out"]
     found = [] if file.schema is None else differences(file.schema, rows.frame, rows.features)
     if file.rules.level == "aggregate":
         found += [

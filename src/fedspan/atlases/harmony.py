@@ -26,16 +26,16 @@ from fedspan.sums.columns import column_number
 class FedHarmony(FedTransformer, FedEstimator):
     """Harmony: rows of different batches that are alike come to lie together. Rows stay at their sites.
 
-    After Korsunsky et al. (Nature Methods 2019). Use it on principal components, ``FedPCA(30).transform(fed)``.
-    Soft clusters on the unit sphere, in which a batch avoids clusters that hold too much of it; then a ridge regression
-    in each cluster gives the effects of each batch, which are taken from its rows.
+    After Korsunsky et al. (Nature Methods 2019). Use it on principal components, ``FedPCA(30).transform(fed)``. Soft
+    clusters on the unit sphere, in which a batch avoids clusters that hold too much of it. Then a ridge regression in
+    each cluster gives the effects of each batch, which are taken from its rows.
 
     **What leaves a site**: sums over its rows. For the start those of k-means. In each pass the sums of the rows in
     each cluster, and the number of rows that move from cluster to cluster in each block. In each round the number and
     sum of the rows of each batch in each cluster. With ``Policy(secure_sum=True)`` the coordinator sees totals alone.
 
-    **The effects of each batch are part of the model.** Where sites are batches, the coordinator learns the shift of
-    each site in each cluster, also under secure sums. In a cluster that has one row of a batch, that shift is this row.
+    **The effects of each batch are part of the model.** Where sites are batches, the coordinator learns each site's
+    shift in each cluster, also under secure sums. In a cluster that has one row of a batch, that shift is this row.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class SiteMixing:
 class ClusterAgreement:
     """How clusters agree with the labels of rows: these are the pooled measures.
 
-    `table` (k, L) has the number of rows of each cluster and label, of the labels `names`; `ari` is the adjusted Rand
+    `table` (k, L) has the number of rows of each cluster and label, of the labels `names`. `ari` is the adjusted Rand
     index, `nmi` the normalised mutual information, `purity` the share of rows with the main label of their cluster.
     """
 

@@ -46,10 +46,10 @@ def audit(
     source : fitted estimator, folder of a run, or Received
         A folder as a federation's ``run_dir`` has it: its journal holds what sites posted.
     truth : array (n, m) or dict of arrays by site, optional
-        The true rows, to measure by, in the order of the model's rows; for a run, or a model that was fitted on a
-        federation, in site order, then row order. Rows in another order, such as those of the table that was split,
-        are matched with the nearest rebuilt ones, where these are good enough. Without the truth the card has what the
-        attacker itself knows.
+        The true rows, to measure by, in the order of the model's rows. For a run, or a model that was fitted on a
+        federation, they are in site order, then row order. Rows in another order, such as those of the table that was
+        split, are matched with the nearest rebuilt ones, where these are good enough. Without the truth the card has
+        what the attacker itself knows.
     public : array (k, m), optional
         Rows of the same kind that an attacker could have.
     bounds : (float, float), optional

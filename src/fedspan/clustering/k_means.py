@@ -31,10 +31,9 @@ from fedspan.sums.row_blocks import dense_parts
 class FedKMeans(ClassNamePrefixFeaturesOutMixin, WeightedTransformer, LabelledRows, LearnsOn):
     """k-means by Lloyd's algorithm. From the same start any split of the rows gives the centres of the pooled rows.
 
-    **What leaves a site**: sums over its rows. First sums and squares of the columns; then in each round the number of
-    rows closest to each centre, and the sums and squared distances of the rows of each. With
-    ``Policy(secure_sum=True)`` the coordinator sees only totals over all sites. Labels leave a site with `post_labels`
-    alone.
+    **What leaves a site**: sums over its rows. First sums and squares of the columns. Then in each round the number of
+    rows closest to each centre, and their sums and squared distances. With ``Policy(secure_sum=True)`` the coordinator
+    sees only totals over all sites. Labels leave a site with `post_labels` alone.
 
     **These sums reveal single rows**, even as totals. Where a centre gains or loses one row in a round, the difference
     of its two sums is that row. Lloyd's algorithm needs them. ``least_rows=5`` guards the sums: none is of fewer than 5

@@ -89,7 +89,7 @@ class Policy:
     ----------
     deadline : float, default=60.0
         Seconds that a site may take for one call. Embedded sites that run one after the other (``n_jobs=1``) are
-        interrupted only by a deadline below a minute; a longer one is checked when the step is done.
+        interrupted only by a deadline below a minute. A longer one is checked when the step is done.
     quorum : "majority", "all", int or float, default="majority"
         How many of the requested sites must answer, or the run stops. A float in (0, 1] is a fraction, rounded up. An
         integer is a count: where a call goes to fewer sites than that, all of them must answer.

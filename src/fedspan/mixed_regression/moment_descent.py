@@ -7,7 +7,7 @@ moment matrix takes all pairs of a site's rows. An anchor solves a least-squares
 step of unknown length and sign. Anchors are the largest sites, and their number grows until every cluster has some.
 Their models are clustered without a known separation.
 
-Per product and site, each way: A d (k + 2) numbers for A anchors, which need only be summed; 10 products in the first
+Per product and site, each way: A d (k + 2) numbers for A anchors, which need only be summed. 10 products in the first
 iteration, where all anchors share one model, 5 in each that follows. An anchor sends k numbers an iteration.
 """
 

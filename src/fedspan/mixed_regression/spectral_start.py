@@ -2,7 +2,7 @@
 
 The directions are those of the moment matrix at one point (`moment_products`). In them few numbers describe a site, and
 the coordinator finds the best mixture of regressions: alternating minimisation from several k-means starts. Per product
-and site, each way: d (k + 2) numbers, which need only be summed, 10 times; then once k (k + 2) + 2 numbers from each
+and site, each way: d (k + 2) numbers, which need only be summed, 10 times. Then once k (k + 2) + 2 numbers from each
 site, of which single ones are needed.
 """
 

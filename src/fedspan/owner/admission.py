@@ -35,11 +35,11 @@ class OwnerRequest:
     """One request as the site's owner sees it: made when it arrives, completed while the site reads it.
 
     `user` and `role` come from the sender's certificate. `kind` is ``"call"``, or what the request is instead. `step`
-    is the id of the step that runs; in a secure sum, of the step whose replies are added up, and `stage` names the
-    round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was proposed.
-    `transforms` has the ids of transforms, `views` the transforms with their parameters.
-    `payload` holds the parameters of the step, or is ``None`` where an earlier round of the sum was checked with them.
-    `repeated` marks a call that gets its earlier reply again, `ran` one for which data were read.
+    is the id of the step that runs. In a secure sum it is that of the step whose replies are added up, and `stage`
+    names the round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was
+    proposed. `transforms` has the ids of transforms, `views` the transforms with their parameters. `payload` holds the
+    parameters of the step, or is ``None`` where an earlier round of the sum was checked with them. `repeated` marks a
+    call that gets its earlier reply again, `ran` one for which data were read.
     """
 
     user: str = ""

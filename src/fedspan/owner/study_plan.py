@@ -33,8 +33,8 @@ class PlannedStep:
     """One step of a run, at most `calls` times.
 
     `parameters` has the texts of the values that each parameter may have, also those of the transforms (see
-    `named_values`); for an array at least its type and shape. There are none where the value follows from the data or
-    from earlier replies. `how` is ``"ask"``, ``"sum"``, ``"mean"``, ``"merge"``, or ``"secure sum"``.
+    `named_values`). For an array it has at least type and shape. There are none where the value follows from the data
+    or from earlier replies. `how` is ``"ask"``, ``"sum"``, ``"mean"``, ``"merge"``, or ``"secure sum"``.
     """
 
     step: str

@@ -81,7 +81,7 @@ class Collude:
     """Send one and the same value from all Byzantine sites, `length` times as long as honest ones are.
 
     With `claim`, as the first cluster's; with `late`, only in Phase 2. With a `spread` each site sends it with noise of
-    its own, that long in units of the value: equal changes have one vote, and these differ.
+    its own, that long in units of the value. Equal changes have one vote, and these differ.
     """
 
     claim: bool

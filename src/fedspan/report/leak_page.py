@@ -36,7 +36,7 @@ def write_leak_page(
 ) -> Path:
     """Write the page of an audit as one HTML file that opens offline, for its owner alone (mode 0600).
 
-    `truth` (n, m) are the true rows, in the order and the units of the rebuilt ones; `image_shape` is given where a row
+    `truth` (n, m) are the true rows, in the order and the units of the rebuilt ones. `image_shape` is given where a row
     is an image, and `columns` are their names.
     """
     path = Path(path)

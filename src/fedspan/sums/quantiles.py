@@ -7,7 +7,7 @@ is the next interval. After 8 rounds an interval is a single number.
 Leaves a site: per round and column 257 counts of 1, 2 or 4 bytes and the number of rows; only sums are needed. They
 reveal the distribution of all rows over parts of an interval that shrinks to the quantile, a value of one of the rows.
 Down: two numbers a column. Memory at a site: its rows, sorted, up to 256 MiB. A larger table is read in blocks, once
-for each of about three rounds; then few values are left in the intervals, and the site keeps these, at most 256 MiB.
+for each of about three rounds. Then few values are left in the intervals, and the site keeps these, at most 256 MiB.
 Several levels are searched at once.
 
 The result is exact for the rows of the sites that answered the last round. Where a site leaves in mid-run, the search

@@ -2,7 +2,7 @@
 
 W. E. Johnson, C. Li and A. Rabinovic, "Adjusting batch effects in microarray expression data using empirical Bayes
 methods", Biostatistics 2007. The notation is theirs: gamma is the location of a site, delta its scale (a variance), in
-units of standardised features; hats are estimates of single features, stars those that borrow strength from the others.
+units of standardised features. Hats are estimates of single features, stars those that borrow strength from the others.
 
 Of a site's rows only their number, and of each feature the mean and the sum of squares about it, are needed:
 

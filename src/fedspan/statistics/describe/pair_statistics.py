@@ -78,7 +78,7 @@ def local_rank_products(
 ) -> dict[str, Any]:
     """Leaves the site: of each pair of columns the sum of products of ranks, over rows with both.
 
-    ``ranks[v]`` are those of all bins, one column after another, among the rows of variant v; ``variant[j]`` is that of
+    ``ranks[v]`` are those of all bins, one column after another, among the rows of variant v. ``variant[j]`` is that of
     the rows in which column j has a value.
     """
     places = _places(site, columns, edges, sizes)

@@ -10,7 +10,7 @@ Tests, each from counts and moments by site:
 - ``subspace``: of all numbers together, whether the leading principal axes of the rest are those of the site. If they
   are, the coordinates of the site's rows along these axes are not correlated with the others, and have the same
   variance as in the rest. The squared correlations and the squared difference of the variances, over their variances
-  for rows that are about normal, add up to a chi-square then; the effect is the distance of the two subspaces, from 0
+  for rows that are about normal, add up to a chi-square then. The effect is the distance of the two subspaces, from 0
   to 1.
 
 The p values of all tests are corrected together. Of those below a level at most this share is then false (Benjamini and

@@ -27,9 +27,9 @@ from fedspan.statistics.survival.survival_model import FedSurvival
 class FedCoxRegression(TreatmentCoding, FedSurvival):
     """Cox regression on rows that stay at their sites, with standard errors, tests and intervals.
 
-    The numbers are those of the pooled rows: exactly, if the grid has all times of events; else those of rows whose
-    events are moved up and whose censored times are moved down to the grid. Only sums at grid points leave a site, and
-    secure sums can carry them.
+    The numbers are those of the pooled rows, exactly if the grid has all times of events. Otherwise they are those of
+    rows whose events are moved up to the grid, and whose censored times are moved down. Only sums at grid points leave
+    a site, and secure sums can carry them.
 
     Parameters
     ----------

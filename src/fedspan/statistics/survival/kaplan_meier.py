@@ -26,9 +26,9 @@ from fedspan.sums.columns import column_number
 class FedKaplanMeier(FedSurvival):
     """Kaplan-Meier survival curves, also by group, with confidence bands, by counts on a grid of times.
 
-    E. Kaplan and P. Meier, "Nonparametric estimation from incomplete observations" (1958). The numbers are those of
-    the pooled rows: exactly, if the grid has all times of events; else those of rows whose events are moved up and
-    whose censored times are moved down to the grid.
+    E. Kaplan and P. Meier, "Nonparametric estimation from incomplete observations" (1958). The numbers are those of the
+    pooled rows, exactly if the grid has all times of events. Otherwise they are those of rows whose events are moved up
+    to the grid, and whose censored times are moved down.
 
     Parameters
     ----------

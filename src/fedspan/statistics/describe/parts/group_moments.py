@@ -1,7 +1,7 @@
 """Number, mean and deviation of each column, of all rows and of each group: exact sums in one or two rounds.
 
 A site sends sums about a common centre, and squares about its own means. The squares of all rows then follow without
-cancellation where the centre is near; a second round is about the groups' own means where it was not.
+cancellation where the centre is near. Where it was not, a second round is about the groups' own means.
 
 Up per site: 4 (1 + groups) d numbers a round.
 """

@@ -217,7 +217,7 @@ def hidden_in_table(
     """Return which cells of a table (r, c), without margins, must be hidden where rows' totals and the total are known.
 
     Totals of columns are known as well. They are hidden where that is necessary: the last row of the result (r + 1, c).
-    `small` (c,) are the columns whose small cells are hidden, `public` (c,) those that are never hidden; with `totals`
+    `small` (c,) are the columns whose small cells are hidden, `public` (c,) those that are never hidden. With `totals`
     those of the columns are not hidden as long as others will do.
     """
     rows, columns = counts.shape

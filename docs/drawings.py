@@ -74,7 +74,7 @@ CORE = {"engines", "owner", "secure_sum", "privacy", "aggregation", "linalg", "f
 #: The way of one call: where each part runs, what happens, and the file.
 WAY = (
     ("coordinator", "the protocol calls fed.sum(step, U=U)", "pca/fedpg.py"),
-    ("coordinator", "the payload is checked, the call numbered", "federation/federation.py"),
+    ("coordinator", "the payload is checked, the call numbered", "federation/calling.py"),
     ("coordinator", "a recorded call is answered by the journal", "federation/journal.py"),
     ("coordinator", "the engine carries it to each site", "engines/local/embedded.py"),
     ("site", "the owner's rules admit or refuse it", "owner/admission.py"),

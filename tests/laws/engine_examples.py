@@ -18,8 +18,8 @@ import fedspan as fs
 from fedspan.engines.remote.coordinator.remote_federation import RemoteFederation
 from fedspan.engines.remote.coordinator.signed_requests import Transport
 from fedspan.federation import Federation, Policy
+from fedspan.federation.calling import Root, View
 from fedspan.federation.calls.call import Engine
-from fedspan.federation.federation import Root, View
 from fedspan.privacy.ledger import SimulatedLedger
 from tests.engines.remote.network import Network
 from tests.engines.remote.people import authority, user

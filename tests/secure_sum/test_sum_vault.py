@@ -8,7 +8,7 @@ import pytest
 import fedspan as fs
 from fedspan.engines.local.embedded import LocalEngine
 from fedspan.errors import FedspanError, QuorumError
-from fedspan.federation.federation import Root, View
+from fedspan.federation.calling import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.secure_sum.sum_coordinator import SecureSummation
 from fedspan.secure_sum.sum_site_steps import unmask

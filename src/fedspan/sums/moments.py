@@ -24,7 +24,7 @@ from fedspan.aggregation.aggregator import believed
 from fedspan.checks import first_of
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Replies, Site, step
-from fedspan.federation.federation import StepLike
+from fedspan.federation.calling import StepLike
 from fedspan.federation.site.parameters import Vector
 from fedspan.sums.one_round import MergedMoments, merged_moments
 from fedspan.sums.plausible_totals import CountedRows

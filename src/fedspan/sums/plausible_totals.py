@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Total
-from fedspan.federation.federation import StepLike
+from fedspan.federation.calling import StepLike
 from fedspan.federation.outcomes import FailureKind
 
 #: Replies that another request may bring, and the number of other requests.

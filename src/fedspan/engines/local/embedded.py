@@ -17,8 +17,8 @@ from fedspan.engines.local.blas_threads import PinnedThreads, blas_threads
 from fedspan.engines.local.site_threads import Batch
 from fedspan.errors import BudgetError, InputError, MessageError, PolicyError
 from fedspan.federation import Federation, Policy, SecureSum, Site
+from fedspan.federation.calling import Root, View
 from fedspan.federation.calls.call import Call, Delivery, Outcome
-from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.call_context import OversizeError
 from fedspan.federation.site.row_stream import RowStream

@@ -22,7 +22,7 @@ from fedspan.aggregation.aggregator import believed
 from fedspan.checks import one_of, real_number, whole_number
 from fedspan.errors import FedspanError, InputError, QuorumError
 from fedspan.federation import Federation, Replies, Site, step
-from fedspan.federation.federation import StepLike
+from fedspan.federation.calling import StepLike
 from fedspan.federation.site.parameters import MOST_PASSES, Count, Matrix, OneOf, Positive, Real
 from fedspan.linalg import polar_factor, q_factor
 from fedspan.pca.parts.orthogonal_iteration import random_basis

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fedspan.arrays import Counts
 from fedspan.errors import InputError
 from fedspan.federation import Federation, Site, step
-from fedspan.federation.federation import StepLike
+from fedspan.federation.calling import StepLike
 from fedspan.federation.site.parameters import Flags, Vector
 from fedspan.gateway.cell_text import LARGEST
 from fedspan.sums.row_blocks import width

@@ -20,8 +20,8 @@ from fedspan.engines.remote.messages.refusals import read_facts
 from fedspan.engines.remote.messages.request_head import call_head
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Policy, SecureSum
+from fedspan.federation.calling import Root, View
 from fedspan.federation.calls.call import Call, Delivery, Outcome
-from fedspan.federation.federation import Root, View
 from fedspan.federation.outcomes import Failure, FailureKind
 from fedspan.federation.site.parameters import Whole
 from fedspan.federation.site.state import Changes

@@ -95,7 +95,7 @@ def test_rounds_take_what_is_new_also_of_a_site_that_was_off(files, tmp_path, ca
     state = json.loads((tmp_path / "study" / "stream.json").read_text())
     assert {site: mark["rows"] for site, mark in state["marks"].items()} == {"a": 250, "b": 230, "c": 207}
     assert [entry["rows"] for entry in state["history"]] == [dict.fromkeys("abc", 200), {"a": 50}, {"b": 30, "c": 7}]
-    assert "round-3" in json.dumps(state) or (tmp_path / "study" / "drift.html").exists()
+    assert (tmp_path / "study" / "drift.html").is_file()
     assert sorted(path.name for path in (tmp_path / "study" / "rounds").iterdir()) == ["000002", "000003"]
 
 

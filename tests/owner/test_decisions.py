@@ -334,7 +334,7 @@ def test_a_study_runs_as_proposed(desks, secure):
         for thread in threads:
             thread.join(300)
         model = work(fed)
-        assert any("waits for the approval" in line for line in lines) or not lines
+        assert all("waits for the approval" in line for line in lines)
         with pytest.raises(QuorumError, match="no further run"):
             work(fed)
     assert model.run_.failures == []

@@ -1,9 +1,10 @@
 """Mixed regression: a round against a loop that takes local steps one by one; by name, a whole two-phase fit too.
 
 C2 of the paper: 920 sites, d = 100, k = 3, 10,000 rows; then sites of 60 and 300 rows. The naive loop is what a site's
-step says: find the cluster, take s gradient steps. It prepares nothing. Ours takes the first round's steps as the loop does where that is cheaper,
-makes a matrix for each site then, and uses it in all later rounds: so there are two comparisons, of the first round and
-of a later one, and beside the first stands after how many rounds ours has taken no longer in all.
+step says: find the cluster, take s gradient steps. It prepares nothing. Ours takes the first round's steps as the loop
+does where that is cheaper. Then it makes a matrix for each site, and uses it in all later rounds. So there are two
+comparisons, of the first round and of a later one. Beside the first stands after how many rounds ours has taken no
+longer in all.
 """
 
 from __future__ import annotations

@@ -125,6 +125,7 @@ def test_methods_by_sums_give_the_same_from_blocks(name, tmp_path, blocks_of_100
 def test_tables_beyond_the_limits_of_memory_give_the_same_from_blocks(name, tmp_path, blocks_of_1000, monkeypatch):
     monkeypatch.setattr(quantiles, "_SORTED_BYTES", 0)
     monkeypatch.setattr(quantiles, "_ROUGH_ROWS", 500)
+    monkeypatch.setattr(quantiles, "_SCORES_BYTES", 0)
     monkeypatch.setattr(values_between, "_KEPT", 3000)
     monkeypatch.setattr(federated_k_means, "_SAMPLED", 500)
     monkeypatch.setattr(federated_k_means, "_SAMPLED_FOR_ONE", 1)

@@ -8,7 +8,7 @@ Leaves a site: per round and column 257 counts of 1, 2 or 4 bytes and the number
 reveal the distribution of all rows over parts of an interval that shrinks to the quantile, a value of one of the rows.
 Down: two numbers a column. Memory at a site: its rows, sorted, up to 256 MiB. A larger table is read in blocks, once
 for each of about three rounds. Then few values are left in the intervals, and the site keeps these, at most 256 MiB.
-Several levels are searched at once.
+Scores of a stream are read so from 16 MiB on, and at most 16 MiB of them are kept. Several levels are searched at once.
 
 The result is exact for the rows of the sites that answered the last round. Where a site leaves in mid-run, the search
 widens its interval again. If sites come and go in every round, it settles after 24 rounds. It then has the quantile of
@@ -43,14 +43,14 @@ from fedspan.sums.columns import agree_on_columns
 from fedspan.sums.moments import some_rows
 from fedspan.sums.noisy_quantiles import noisy_quantiles
 from fedspan.sums.parts.number_keys import PARTS, PASS, Keys, key_values, keys, narrowed, part_edges
-from fedspan.sums.parts.values_between import counts_between
+from fedspan.sums.parts.values_between import counts_between, scores_of_stream
 from fedspan.sums.row_blocks import n_columns, sampled_blocks
 
 _ROUNDING = 1e-12  # of combined fractions: less than a row in any table
 #: Levels that are searched at once, at most.
 _MOST_LEVELS = 16
-#: Columns up to this size are sorted in memory.
-_SORTED_BYTES = 2**28
+#: Columns up to this size are sorted in memory, and scores of a stream: several sites may be on one machine.
+_SORTED_BYTES, _SCORES_BYTES = 2**28, 2**24
 #: Rows of a larger table of which a site takes quantiles roughly, at most: they are off by some thousandths of a level.
 _ROUGH_ROWS = 2**16
 
@@ -61,12 +61,12 @@ def local_counts(site: Site, low: Keys, high: Keys, roughly: bool = False) -> di
 
     With `roughly` a site whose rows are too many to be sorted counts a sample; each of its rows stands for others.
     """
-    d, n, times = _fitting_columns(site, low, high), len(site), 1
-    large = 8 * n * d > _SORTED_BYTES
-    if large and not roughly:
+    d, n = _fitting_columns(site, low, high), len(site)
+    times = -(-n // _ROUGH_ROWS) if roughly and 8 * n * d > _SORTED_BYTES else 1
+    most = _SCORES_BYTES if scores_of_stream(site) else _SORTED_BYTES
+    if times == 1 and 8 * n * d > most:
         found, bad = counts_between(site, low, high)
     else:
-        times = -(-n // _ROUGH_ROWS) if large else 1
         columns, bad = _sorted_columns(site, times)
         found = times * np.array([_up_to(column, at) for column, at in _with_edges(columns, low, high)])
         n = times * columns.shape[1]

@@ -15,8 +15,10 @@ from fedspan.federation import Site
 from fedspan.sums.parts.number_keys import PARTS, Keys, key_values, part_edges
 from fedspan.sums.row_blocks import blocks, n_columns
 
-#: Values that are kept inside the intervals, at most; each takes 16 bytes.
-_KEPT = 2**24
+#: Values that are kept inside the intervals, at most, and of scores; each takes 16 bytes.
+_KEPT, _KEPT_SCORES = 2**24, 2**20
+#: Columns of the scores of a stream, at most: they are in a file, which is read again fast.
+_SCORES = 4
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class _Kept:
         return len(low) == len(self.low) and bool((low >= self.low).all() and (high <= self.high).all())
 
 
+def scores_of_stream(site: Site) -> bool:
+    """Return whether the site sees a few numbers for each row of a stream, such as scores."""
+    return site.streamed and n_columns(site) <= _SCORES
+
+
 def counts_between(site: Site, low: Keys, high: Keys) -> tuple[Counts, int]:
     """Return the number (m, 257) of values up to each edge of m intervals, and of those that are not finite.
 
@@ -47,7 +54,7 @@ def counts_between(site: Site, low: Keys, high: Keys) -> tuple[Counts, int]:
         found = [below + up_to[np.searchsorted(own, at, side="right")] for (own, up_to), at, below in inside]
         return np.array(found), 0  # a table with bad values was refused before
     counts = np.zeros((len(edges), PARTS + 2), dtype=np.int64)
-    inside_few, bad = _Inside(len(edges)), 0
+    inside_few, bad = _Inside(len(edges), min(_KEPT, _KEPT_SCORES) if scores_of_stream(site) else _KEPT), 0
     for X in blocks(site):
         columns = np.ascontiguousarray(X.T)
         bad += int(columns.size - np.count_nonzero(np.isfinite(columns)))
@@ -65,8 +72,8 @@ def counts_between(site: Site, low: Keys, high: Keys) -> tuple[Counts, int]:
 class _Inside:
     """The distinct values inside each of some intervals, and how often each is there, while they are `few`."""
 
-    def __init__(self, intervals: int) -> None:
-        self.few = True
+    def __init__(self, intervals: int, most: int) -> None:
+        self.few, self._most = True, most
         self._parts: list[list[tuple[Vector, Counts]]] = [[] for _ in range(intervals)]
         self._held = 0
 
@@ -75,10 +82,10 @@ class _Inside:
         own, times = np.unique(values, return_counts=True)
         self._parts[interval].append((own, times))
         self._held += len(own)
-        if self._held > _KEPT:
+        if self._held > self._most:
             self._parts = [[_joined(parts)] for parts in self._parts]
             self._held = sum(len(own) for ((own, _),) in self._parts)
-            self.few = self._held <= _KEPT // 2
+            self.few = self._held <= self._most // 2
             if not self.few:
                 self._parts = []
 

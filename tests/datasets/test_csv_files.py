@@ -185,8 +185,11 @@ def test_a_name_of_two_lines(tmp_path):
 
 def test_a_file_is_read_once(tmp_path, monkeypatch):
     """A late word or decimal makes no second pass over the file."""
-    reads, read = [], csv.read_csv
-    monkeypatch.setattr(csv, "read_csv", lambda *given, **named: reads.append(1) or read(*given, **named))
+    reads = []
+    for name in ("read_csv", "open_csv"):
+        read = getattr(csv, name)
+        counted = lambda *given, read=read, **named: reads.append(1) or read(*given, **named)  # noqa: E731
+        monkeypatch.setattr(csv, name, counted)
     read_table(written(tmp_path, "a,b,c\n" + "1,2,3\n" * 300_000 + "1.5,n/b,NA\n"))
     assert len(reads) == 1
 
@@ -240,10 +243,36 @@ def test_what_the_first_rows_show_and_what_all_cells_settle_are_the_same(tmp_pat
     path = tmp_path / "rows.csv"
     path.write_text(text, encoding="utf-8")
     shown = read_table(path, dialect)
-    monkeypatch.setattr("fedspan.datasets.sources.csv_table._FIRST_ROWS", 1)
-    settled = read_table(path, dialect)
-    pd.testing.assert_frame_equal(shown, settled)
-    assert missing_words(shown) == missing_words(settled)
+    for rows in (1, 0):  # with no row that shows numbers, whole columns are settled
+        monkeypatch.setattr("fedspan.datasets.sources.csv_columns._FIRST_ROWS", 1)
+        monkeypatch.setattr("fedspan.datasets.sources.csv_columns._FIRST_LOOK", rows)
+        settled = read_table(path, dialect)
+        pd.testing.assert_frame_equal(shown, settled)
+        assert missing_words(shown) == missing_words(settled)
+
+
+@pytest.mark.parametrize(
+    ("first", "late", "kind"),
+    [("1", "2.5", "f"), ("1", "-0", "i"), ("1.5", "NA", "f"), ("1.5", "x", "O"), ("1", "97 %", "i"), ("1.5", "2", "f")],
+)
+def test_a_late_block_decides_as_an_early_cell_does(tmp_path, first, late, kind):
+    """The columns beside one that a later block contradicts stay what they are, bit by bit."""
+    rows = [f"{first},{number / 7},7" for number in range(150_000)]
+    path = written(tmp_path, "a,b,c\n" + "\n".join([*rows, f"{late},-0.5,7"]))
+    early = written(tmp_path, "a,b,c\n" + "\n".join([f"{late},-0.5,7", *rows]), "early.csv")
+    found, expected = read_table(path), read_table(early)
+    assert (found["a"].dtype.kind if kind != "O" else "O") == kind
+    pd.testing.assert_frame_equal(
+        found, pd.concat([expected[1:], expected[:1]], ignore_index=True).astype(found.dtypes), check_exact=True
+    )
+    assert missing_words(found) == missing_words(expected)
+
+
+def test_a_long_file_with_cells_of_two_lines_is_read(tmp_path):
+    text = "".join(f'{number},"one\ntwo, {"x" * (number % 31)}",{number / 7}\n' for number in range(250_000))
+    frame = read_table(written(tmp_path, "a,b,c\n" + text))
+    assert frame["b"].iloc[-1].startswith("one\ntwo, xx")
+    np.testing.assert_array_equal(frame["c"], np.arange(250_000) / 7)
 
 
 def test_a_first_line_longer_than_the_first_look(tmp_path):

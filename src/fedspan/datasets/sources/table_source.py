@@ -55,7 +55,7 @@ def chosen(names: Sequence[str], choose: Choose | None, label: str) -> list[str]
 
 
 def read_batches(
-    batches: Iterable[pa.RecordBatch], wanted: Sequence[str], where: RowFilter | None, label: str
+    batches: Iterable[pa.RecordBatch | pa.Table], wanted: Sequence[str], where: RowFilter | None, label: str
 ) -> pd.DataFrame:
     """Return the wanted columns of the rows that `where` keeps, as one frame of plain columns.
 
@@ -63,18 +63,14 @@ def read_batches(
     """
     import pyarrow as pa
 
-    kept: list[pa.RecordBatch] = []
-    for batch in batches:
-        table = pa.table(batch) if where is None else where.kept(pa.table(batch), label)
-        kept += table.select(list(wanted)).to_batches()
+    tables = (batch if isinstance(batch, pa.Table) else pa.table(batch) for batch in batches)
+    found = (table if where is None else where.kept(table, label) for table in tables)
+    kept = [table.select(list(wanted)) for table in found if len(table)]
     if not kept:
         import pandas as pd
 
         return pd.DataFrame({name: [] for name in wanted}, dtype=float)
-    try:
-        whole = pa.Table.from_batches(kept)
-    except pa.ArrowInvalid:
-        whole = pa.concat_tables([pa.table(batch) for batch in kept], promote_options="permissive")
+    whole = pa.concat_tables(kept, promote_options="permissive")
     return as_frame(whole, label)
 
 

@@ -1,0 +1,219 @@
+"""The columns of a CSV file: texts become what all cells of a column are."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedspan.datasets.sources.csv_dialect import Dialect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: A cell that makes its column no column of text by itself.
+LOOKS_PLAIN = re.compile(r"\s*([-+.\d].*|true|false|inf|infinity|)\s*", re.IGNORECASE)
+_TRUTH = ["true", "True", "TRUE", "false", "False", "FALSE"]
+#: Words for a missing number.
+_MISSING_NUMBERS = (
+    *("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None", "none"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+#: Rows of a column whose cells show that it is text, and those that show numbers.
+_FIRST_ROWS, _FIRST_LOOK = 50, 8
+
+
+def _is_word(cell: str | None) -> bool:
+    """Return whether a cell makes its column one of text: no number, truth value or word for a missing one."""
+    return not (cell is None or cell.strip() in _MISSING_NUMBERS or LOOKS_PLAIN.fullmatch(cell))
+
+
+def shown_numbers(block: pa.RecordBatch, dialect: Dialect) -> dict[str, bool]:
+    """Return the columns whose first cells are numbers, and whether these are whole."""
+    if any(LOOKS_PLAIN.fullmatch(word) for word in dialect.missing):  # "-9" may be missing
+        return {}
+    number = re.compile(rf"[-+]?\d*{re.escape(dialect.decimal)}?\d*(e[-+]?\d+)?", re.IGNORECASE)
+    cells = {name: list(filter(None, column)) for name, column in block.slice(0, _FIRST_LOOK).to_pydict().items()}
+    return {
+        name: all(cell.lstrip("+-").isdigit() for cell in some)
+        for name, some in cells.items()
+        if some and all(map(number.fullmatch, some))
+    }
+
+
+def numbers_of_block(block: pa.RecordBatch, kinds: dict[str, bool], dialect: Dialect) -> dict[str, list[pa.Array]]:
+    """Return the columns of a block that are numbers as `kinds` says, and take those that are not out of `kinds`.
+
+    Many columns are cast at once: each cast takes its time, whatever the number of cells.
+    """
+    import pyarrow as pa
+
+    def cast(names: list[str], whole: bool) -> dict[str, list[pa.Array]]:
+        try:
+            found = _cast(pa.chunked_array([block.column(name) for name in names], pa.string()), dialect, whole)
+        except pa.ArrowInvalid:
+            if len(names) == 1:
+                kinds.pop(names[0], None)
+                return {}
+            half = len(names) // 2
+            return cast(names[:half], whole) | cast(names[half:], whole)
+        n = len(block)
+        return {name: found[place * n : (place + 1) * n].chunks for place, name in enumerate(names)}
+
+    shown = list(kinds.items())
+    return {
+        name: arrays
+        for whole in (True, False)
+        for name, arrays in cast([name for name, is_whole in shown if is_whole is whole], whole).items()
+    }
+
+
+def settled(column: pa.ChunkedArray, dialect: Dialect) -> tuple[pa.ChunkedArray, dict[str, int]]:
+    """Return a column of texts as what all of its cells are, and the words taken as missing cells with their counts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    first, whole = column.slice(0, _FIRST_ROWS), True
+    try:
+        whole = pa.types.is_integer(_as_numbers(first, dialect, whole).type)
+    except pa.ArrowInvalid:
+        if any(map(_is_word, _without(first, dialect.missing)[0].to_pylist())):
+            return _without(column, dialect.missing)
+        shown = settled(first, dialect)[0].type if len(column) > _FIRST_ROWS else None
+        if shown is not None and pa.types.is_string(shown):
+            return _without(column, dialect.missing)  # such as dates
+        whole = shown is None or not pa.types.is_floating(shown)  # a cast that fails takes as long as one that does not
+    else:
+        if not any(LOOKS_PLAIN.fullmatch(word) for word in dialect.missing):  # else "-9" may be missing
+            with suppress(pa.ArrowInvalid):
+                return _as_numbers(column, dialect, whole), {}
+    words = (*dialect.missing, *_MISSING_NUMBERS)
+    # A cell with groups of digits casts to no number, and finding that out takes longer than a cast that does.
+    shown_cells = _without(first, words)[0]
+    grouped = dialect.groups is not None and pc.any(pc.match_substring(shown_cells, dialect.groups)).as_py()
+    for tidied in (lambda cells: cells, pc.utf8_trim_whitespace, _without_percent_signs):
+        cells, taken = _without(tidied(column), ("", *words))
+        if not grouped:
+            with suppress(pa.ArrowInvalid):
+                return _as_numbers(cells, dialect, whole), taken
+            if pc.all(pc.is_in(cells.drop_null(), value_set=pa.array(_TRUTH))).as_py():
+                return cells.cast(pa.bool_()), taken
+        with suppress(pa.ArrowInvalid):
+            return _as_numbers(_ungrouped(cells, dialect), Dialect(), whole=True), taken
+    return _without(column, dialect.missing)
+
+
+def _as_numbers(texts: pa.ChunkedArray, dialect: Dialect, whole: bool) -> pa.ChunkedArray:
+    """Return texts as numbers, as whole ones if they may be and are; or raise `ArrowInvalid`."""
+    import pyarrow as pa
+
+    with suppress(pa.ArrowInvalid):
+        if whole:
+            return _cast(texts, dialect, whole)
+    return _cast(texts, dialect, whole=False)
+
+
+def _cast(texts: pa.ChunkedArray, dialect: Dialect, whole: bool) -> pa.ChunkedArray:
+    """Return texts as whole numbers, or as numbers with decimals; or raise `ArrowInvalid`."""
+    import pyarrow as pa
+
+    if whole:
+        return texts.cast(pa.int64())
+    if dialect.decimal == ",":
+        texts = pa.chunked_array(map(_with_points, texts.chunks), pa.string())
+    return texts.cast(pa.float64())
+
+
+def _ungrouped(texts: pa.ChunkedArray, dialect: Dialect) -> pa.ChunkedArray:
+    """Return texts such as ``1.250,5`` as ``1250.5``; beside decimal commas also those that have only points.
+
+    Raise `ArrowInvalid` where other texts are among them.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def all_are(pattern: str) -> bool:
+        return pc.all(pc.match_substring_regex(texts, f"^(?:{pattern})$")).as_py() is not False
+
+    point = re.escape(dialect.decimal)
+    if dialect.groups and all_are(rf"{dialect.grouped}|[+-]?[0-9]+(?:{point}[0-9]+)?"):
+        texts = pc.replace_substring(texts, dialect.groups, "")
+        return pc.replace_substring(texts, dialect.decimal, ".")
+    if dialect.decimal == "," and not pc.any(pc.match_substring(texts, ",")).as_py():
+        return texts
+    raise pa.ArrowInvalid("neither groups of three digits nor points")
+
+
+def _without_percent_signs(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts such as ``97 %`` as ``97``."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"([0-9])\s*%$", r"\1")
+
+
+def _with_points(texts: pa.Array) -> pa.Array:
+    """Return texts with a point in place of every comma; or raise `ArrowInvalid` where they have points already."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing, offsets, letters = texts.buffers()
+    if letters is None:  # no text at all
+        return texts
+    ends = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    own = np.frombuffer(letters, dtype=np.uint8)[ends[0] : ends[-1]]
+    if (own == ord(".")).any() and pc.any(pc.match_substring(texts, ".")).as_py():  # not only in a missing cell
+        raise pa.ArrowInvalid("points beside decimal commas")
+    points = own + np.uint8(ord(".") - ord(",")) * (own == ord(","))
+    changed = [missing, pa.py_buffer(ends - ends[0]), pa.py_buffer(points)]
+    if texts.offset:
+        changed[0] = pa.py_buffer(np.packbits(texts.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), len(texts), changed)
+
+
+def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedArray, dict[str, int]]:
+    """Return texts in which the cells that hold one of `words` are missing, and the number of these by word."""
+    import pyarrow as pa
+
+    if not words:
+        return cells, {}
+    counts: Counter[str] = Counter()
+    together = cells.combine_chunks()  # still in parts if one array can't hold it
+    parts = together.chunks if isinstance(together, pa.ChunkedArray) else [together]
+    chunks = [_chunk_without(part, words, counts) for part in parts]
+    del counts[""]
+    return pa.chunked_array(chunks, pa.string()), dict(counts)
+
+
+def _chunk_without(cells: pa.Array, words: Sequence[str], counts: Counter[str]) -> pa.Array:
+    """Return a part of a column without the cells that hold one of `words`, and add the numbers of these to `counts`.
+
+    Only cells that are as short as a word and end with the last letter of one are compared: of numbers, hardly any.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    _, offsets, letters = cells.buffers()
+    n = len(cells)
+    if not n or letters is None:
+        return cells
+    ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset : cells.offset + n + 1]
+    sizes = np.diff(ends)
+    places = np.flatnonzero((sizes <= max(len(word.encode()) for word in words)) & (sizes >= min(map(len, words))))
+    last = np.zeros(256, dtype=bool)
+    last[[word.encode()[-1] for word in words if word]] = True
+    if letters.size:
+        ended = last[np.frombuffer(letters, dtype=np.uint8)[ends[places + 1] - 1]]
+        places = places[ended | (sizes[places] == 0)]
+    near = cells.take(pa.array(places))
+    found = pc.is_in(near, value_set=pa.array(words, pa.string()))
+    if not pc.any(found).as_py():
+        return cells
+    counts.update({entry["values"]: entry["counts"] for entry in near.filter(found).value_counts().to_pylist()})
+    valid = cells.is_valid().to_numpy(zero_copy_only=False).copy()
+    valid[places[found.to_numpy(zero_copy_only=False)]] = False
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), n, [bits, pa.py_buffer(ends), letters])

@@ -15,6 +15,8 @@ from fedspan.datasets.sources.csv_dialect import Dialect
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Columns of numbers, and of each the words that were taken as missing cells with their counts.
+Numbers = dict[str, tuple["pa.ChunkedArray", dict[str, int]]]
 #: A cell that makes its column no column of text by itself.
 LOOKS_PLAIN = re.compile(r"\s*([-+.\d].*|true|false|inf|infinity|)\s*", re.IGNORECASE)
 _TRUTH = ["true", "True", "TRUE", "false", "False", "FALSE"]
@@ -32,44 +34,83 @@ def _is_word(cell: str | None) -> bool:
     return not (cell is None or cell.strip() in _MISSING_NUMBERS or LOOKS_PLAIN.fullmatch(cell))
 
 
-def shown_numbers(block: pa.RecordBatch, dialect: Dialect) -> dict[str, bool]:
-    """Return the columns whose first cells are numbers, and whether these are whole."""
-    if any(LOOKS_PLAIN.fullmatch(word) for word in dialect.missing):  # "-9" may be missing
-        return {}
-    number = re.compile(rf"[-+]?\d*{re.escape(dialect.decimal)}?\d*(e[-+]?\d+)?", re.IGNORECASE)
-    cells = {name: list(filter(None, column)) for name, column in block.slice(0, _FIRST_LOOK).to_pydict().items()}
-    return {
-        name: all(cell.lstrip("+-").isdigit() for cell in some)
-        for name, some in cells.items()
-        if some and all(map(number.fullmatch, some))
-    }
+class NumberBlocks:
+    """The columns of a CSV file that become numbers block by block, unless one contradicts what the first cells show.
 
-
-def numbers_of_block(block: pa.RecordBatch, kinds: dict[str, bool], dialect: Dialect) -> dict[str, list[pa.Array]]:
-    """Return the columns of a block that are numbers as `kinds` says, and take those that are not out of `kinds`.
-
-    Many columns are cast at once: each cast takes its time, whatever the number of cells.
+    The cells of many columns are cast at once: each cast takes its time, whatever the number of cells.
     """
-    import pyarrow as pa
 
-    def cast(names: list[str], whole: bool) -> dict[str, list[pa.Array]]:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._whole: dict[str, bool] = {}
+        self._with_words: set[str] = set()
+
+    def look(self, first: pa.RecordBatch) -> None:
+        """Find the columns whose first cells are numbers, and whether these are whole."""
+        if any(LOOKS_PLAIN.fullmatch(word) for word in self._dialect.missing):  # "-9" may be missing
+            return
+        number = re.compile(rf"[-+]?\d*{re.escape(self._dialect.decimal)}?\d*(e[-+]?\d+)?", re.IGNORECASE)
+        cells = {name: list(filter(None, column)) for name, column in first.slice(0, _FIRST_LOOK).to_pydict().items()}
+        self._whole = {
+            name: all(cell.lstrip("+-").isdigit() for cell in some)
+            for name, some in cells.items()
+            if some and all(map(number.fullmatch, some))
+        }
+
+    def numbers(self, block: pa.RecordBatch) -> Numbers:
+        """Return the columns of a block that are numbers, and the words taken as missing cells with their counts."""
+        found: Numbers = {}
+        for wanted in (True, False):
+            names = [name for name, whole in list(self._whole.items()) if whole is wanted]
+            found |= self._cast(block, [name for name in names if name not in self._with_words], wanted)
+            for name in names:
+                found |= {} if name in found else self._cast_words(block, name, wanted)
+        return found
+
+    def column(self, name: str, blocks: Sequence[Numbers]) -> tuple[pa.ChunkedArray, dict[str, int]] | None:
+        """Return a column with its words; ``None`` where all of its texts must settle what it is."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if name not in self._whole:
+            return None
+        found = [block[name] for block in blocks]
+        numbers = pa.chunked_array([chunk for part, _ in found for chunk in part.chunks])
+        counts: Counter[str] = Counter()
+        for _, taken in found:
+            counts.update(taken)
+        # "nan" is a word beside other words, and a number where there are none.
+        if counts and (pc.any(pc.is_nan(numbers)).as_py() or all(word.lower().endswith("nan") for word in counts)):
+            return None
+        return numbers, dict(counts)
+
+    def _cast(self, block: pa.RecordBatch, names: list[str], whole: bool) -> Numbers:
+        """Return columns as numbers. Those that have words are left out, and those that are no numbers."""
+        import pyarrow as pa
+
         try:
-            found = _cast(pa.chunked_array([block.column(name) for name in names], pa.string()), dialect, whole)
+            found = _cast(pa.chunked_array([block.column(name) for name in names], pa.string()), self._dialect, whole)
         except pa.ArrowInvalid:
             if len(names) == 1:
-                kinds.pop(names[0], None)
                 return {}
             half = len(names) // 2
-            return cast(names[:half], whole) | cast(names[half:], whole)
+            return self._cast(block, names[:half], whole) | self._cast(block, names[half:], whole)
         n = len(block)
-        return {name: found[place * n : (place + 1) * n].chunks for place, name in enumerate(names)}
+        return {name: (found[place * n : (place + 1) * n], {}) for place, name in enumerate(names)}
 
-    shown = list(kinds.items())
-    return {
-        name: arrays
-        for whole in (True, False)
-        for name, arrays in cast([name for name, is_whole in shown if is_whole is whole], whole).items()
-    }
+    def _cast_words(self, block: pa.RecordBatch, name: str, whole: bool) -> Numbers:
+        """Return a column as numbers without its words, or nothing where it is none."""
+        import pyarrow as pa
+
+        words = ("", *self._dialect.missing, *_MISSING_NUMBERS)
+        cells, taken = _without(pa.chunked_array([block.column(name)]), words)
+        try:
+            found = {name: (_cast(cells, self._dialect, whole), taken)}
+        except pa.ArrowInvalid:
+            self._whole.pop(name, None)
+            return {}
+        self._with_words.add(name)
+        return found
 
 
 def settled(column: pa.ChunkedArray, dialect: Dialect) -> tuple[pa.ChunkedArray, dict[str, int]]:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from fedspan.datasets.sources.csv_columns import LOOKS_PLAIN, numbers_of_block, settled, shown_numbers
+from fedspan.datasets.sources.csv_columns import LOOKS_PLAIN, NumberBlocks, settled
 from fedspan.datasets.sources.csv_dialect import SEPARATOR_LINE, Dialect, detected
 from fedspan.errors import InputError
 
@@ -47,16 +47,14 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
         bad_rows.append(row)
         return "error"
 
-    def options(
-        *, lines: bool = False, bad: Callable[[Any], str] = refuse, block: int = 2**20, **more: Any
-    ) -> dict[str, Any]:
+    def options(*, lines: bool = False, block: int = 2**20, **more: Any) -> dict[str, Any]:
         return {
             # With one thread, a bad line has its number.
             "read_options": arrow_csv.ReadOptions(
                 encoding=dialect.encoding, use_threads=not lines, block_size=block, skip_rows=above
             ),
             "parse_options": arrow_csv.ParseOptions(
-                delimiter=separator, newlines_in_values=lines, invalid_row_handler=bad
+                delimiter=separator, newlines_in_values=lines, invalid_row_handler=refuse
             ),
             # The letters of the columns that stay text are checked afterwards.
             "convert_options": arrow_csv.ConvertOptions(
@@ -68,7 +66,7 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
     all_names, above = _header(file, dialect.encoding, separator)
     names = [name for name in all_names if name]
     # Every block costs time for each column.
-    block_size = min(_LARGEST_BLOCK, max(2**20, 2**13 * len(names)))
+    block_size = min(_LARGEST_BLOCK, max(2**21, 2**13 * len(names)))
     marks = [mark for mark in ";\t|," if mark != separator and mark in names[0]] if len(names) == 1 else []
     if marks and (marks[0] != "," or detected(file).separator == ","):  # a name such as "weight, kg" has commas
         raise InputError(
@@ -78,34 +76,31 @@ def open_csv(file: Path, dialect: Dialect, separator: str, words: Words) -> Open
 
     def read(wanted: list[str], newlines: bool = False) -> pa.Table:
         bad_rows.clear()
-        types = dict.fromkeys(wanted, pa.string())
-        more = {"column_types": types, "include_columns": wanted}
-        kinds: dict[str, bool] = {}
-        blocks, numbers = [], []
+        blocks: list[pa.RecordBatch] = []
+        as_text = {"column_types": dict.fromkeys(wanted, pa.string()), "include_columns": wanted}
+        shown = NumberBlocks(dialect)
         try:
-            with (
-                arrow_csv.open_csv(file, **options(lines=newlines, block=block_size, **more)) as reader,
-                ThreadPoolExecutor(_THREADS) as pool,
-            ):
+            reading = arrow_csv.open_csv(file, **options(lines=newlines, block=block_size, **as_text))
+            with reading as reader, ThreadPoolExecutor(_THREADS) as pool:
+                results = []
                 for block in reader:
-                    kinds |= {} if blocks else shown_numbers(block, dialect)
+                    if not blocks:
+                        shown.look(block)
                     blocks.append(block)
-                    numbers.append(pool.submit(numbers_of_block, block, kinds, dialect))
+                    results.append(pool.submit(shown.numbers, block))
+                parts = [result.result() for result in results]
         except pa.ArrowInvalid:
             if not newlines:  # perhaps a cell holds the end of a line
                 return read(wanted, newlines=True)
             _refuse_row(bad_rows, file)
             raise
-        texts = pa.Table.from_batches(blocks, reader.schema).drop_columns(list(kinds))
-        rows = sum(map(len, blocks)) - _empty_at_end(file, separator)
-        blocks.clear()
+        texts = pa.Table.from_batches(blocks, reader.schema)
+        rows = len(texts) - _empty_at_end(file, separator)
 
         def settled_column(name: str) -> tuple[pa.ChunkedArray, dict[str, int]]:
-            if name in kinds:
-                return pa.chunked_array([array for block in numbers for array in block.result()[name]])[:rows], {}
-            found, counts = settled(texts.column(name)[:rows], dialect)
+            found, counts = shown.column(name, parts) or settled(texts.column(name)[:rows], dialect)
             found.validate(full=pa.types.is_string(found.type))
-            return found, counts
+            return found[:rows], counts
 
         with ThreadPoolExecutor(_THREADS) as pool:
             found = list((pool.map if rows > _LONG else map)(settled_column, wanted))

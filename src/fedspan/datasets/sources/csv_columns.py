@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedspan.datasets.sources.csv_dialect import Dialect
 
@@ -62,9 +63,8 @@ class NumberBlocks:
         found: Numbers = {}
         for wanted in (True, False):
             names = [name for name, whole in list(self._whole.items()) if whole is wanted]
-            found |= self._cast(block, [name for name in names if name not in self._with_words], wanted)
-            for name in names:
-                found |= {} if name in found else self._cast_words(block, name, wanted)
+            plain = self._cast(block, [name for name in names if name not in self._with_words], wanted)
+            found |= plain | self._cast_words(block, [name for name in names if name not in plain], wanted)
         return found
 
     def column(self, name: str, blocks: Sequence[Numbers]) -> tuple[pa.ChunkedArray, dict[str, int]] | None:
@@ -98,19 +98,28 @@ class NumberBlocks:
         n = len(block)
         return {name: (found[place * n : (place + 1) * n], {}) for place, name in enumerate(names)}
 
-    def _cast_words(self, block: pa.RecordBatch, name: str, whole: bool) -> Numbers:
-        """Return a column as numbers without its words, or nothing where it is none."""
+    def _cast_words(self, block: pa.RecordBatch, names: list[str], whole: bool) -> Numbers:
+        """Return columns as numbers without their words. Those that are no numbers are none from here on."""
         import pyarrow as pa
 
-        words = ("", *self._dialect.missing, *_MISSING_NUMBERS)
-        cells, taken = _without(pa.chunked_array([block.column(name)]), words)
-        try:
-            found = {name: (_cast(cells, self._dialect, whole), taken)}
-        except pa.ArrowInvalid:
-            self._whole.pop(name, None)
+        if not names:
             return {}
-        self._with_words.add(name)
-        return found
+        together = pa.concat_arrays([block.column(name) for name in names])
+        cells, places, taken = _chunk_without(together, ("", *self._dialect.missing, *_MISSING_NUMBERS))
+        try:
+            found = _cast(pa.chunked_array([cells]), self._dialect, whole)
+        except pa.ArrowInvalid:
+            if len(names) == 1:
+                self._whole.pop(names[0], None)
+                return {}
+            half = len(names) // 2
+            return self._cast_words(block, names[:half], whole) | self._cast_words(block, names[half:], whole)
+        self._with_words.update(names)
+        n = len(block)
+        counts: list[dict[str, int]] = [Counter() for _ in names]
+        for place, word in zip((places // n).tolist(), taken, strict=True):
+            counts[place][word] += 1
+        return {name: (found[place * n : (place + 1) * n], counts[place]) for place, name in enumerate(names)}
 
 
 def settled(column: pa.ChunkedArray, dialect: Dialect) -> tuple[pa.ChunkedArray, dict[str, int]]:
@@ -224,13 +233,17 @@ def _without(cells: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedAr
     counts: Counter[str] = Counter()
     together = cells.combine_chunks()  # still in parts if one array can't hold it
     parts = together.chunks if isinstance(together, pa.ChunkedArray) else [together]
-    chunks = [_chunk_without(part, words, counts) for part in parts]
+    chunks = []
+    for part in parts:
+        cells, _, taken = _chunk_without(part, words)
+        chunks.append(cells)
+        counts.update(taken)
     del counts[""]
     return pa.chunked_array(chunks, pa.string()), dict(counts)
 
 
-def _chunk_without(cells: pa.Array, words: Sequence[str], counts: Counter[str]) -> pa.Array:
-    """Return a part of a column without the cells that hold one of `words`, and add the numbers of these to `counts`.
+def _chunk_without(cells: pa.Array, words: Sequence[str]) -> tuple[pa.Array, NDArray[np.int64], list[str]]:
+    """Return a part of a column without the cells that hold one of `words`, and the places and words of these.
 
     Only cells that are as short as a word and end with the last letter of one are compared: of numbers, hardly any.
     """
@@ -240,7 +253,7 @@ def _chunk_without(cells: pa.Array, words: Sequence[str], counts: Counter[str]) 
     _, offsets, letters = cells.buffers()
     n = len(cells)
     if not n or letters is None:
-        return cells
+        return cells, np.zeros(0, dtype=np.int64), []
     ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset : cells.offset + n + 1]
     sizes = np.diff(ends)
     places = np.flatnonzero((sizes <= max(len(word.encode()) for word in words)) & (sizes >= min(map(len, words))))
@@ -251,10 +264,11 @@ def _chunk_without(cells: pa.Array, words: Sequence[str], counts: Counter[str]) 
         places = places[ended | (sizes[places] == 0)]
     near = cells.take(pa.array(places))
     found = pc.is_in(near, value_set=pa.array(words, pa.string()))
-    if not pc.any(found).as_py():
-        return cells
-    counts.update({entry["values"]: entry["counts"] for entry in near.filter(found).value_counts().to_pylist()})
+    places = places[found.to_numpy(zero_copy_only=False)]
+    if not len(places):
+        return cells, places, []
     valid = cells.is_valid().to_numpy(zero_copy_only=False).copy()
-    valid[places[found.to_numpy(zero_copy_only=False)]] = False
+    valid[places] = False
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), n, [bits, pa.py_buffer(ends), letters])
+    kept = pa.Array.from_buffers(pa.string(), n, [bits, pa.py_buffer(ends), letters])
+    return kept, places, near.filter(found).to_pylist()

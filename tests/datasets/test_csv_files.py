@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -266,6 +268,14 @@ def test_a_late_block_decides_as_an_early_cell_does(tmp_path, first, late, kind)
         found, pd.concat([expected[1:], expected[:1]], ignore_index=True).astype(found.dtypes), check_exact=True
     )
     assert missing_words(found) == missing_words(expected)
+
+
+@pytest.mark.parametrize("data", [b"a,b\n1,2\n", gzip.compress(b"a,b\n1,2\n" * 99)[:30], b"\x1f\x8b\x08" + bytes(99)])
+def test_a_file_that_is_no_gzip_file_is_refused(tmp_path, data):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="export it again"):
+        read_as_shown(path)
 
 
 def test_a_long_file_with_cells_of_two_lines_is_read(tmp_path):

@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import re
+import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,10 +100,13 @@ def detected(file: Path, usual: str = "utf-8") -> Dialect:
     >>> detected(path)
     Dialect(separator=';', decimal=',', encoding='utf-8', missing=(), thousands=None)
     """
-    with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
-        data = letters = raw.read(_LOOK)
-        while letters.isascii() and (more := raw.read(_LOOK)):
-            letters = more
+    try:
+        with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
+            data = letters = raw.read(_LOOK)
+            while letters.isascii() and (more := raw.read(_LOOK)):
+                letters = more
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError(f"{file} is no gzip file, or is damaged: export it again, or end its name with .csv") from None
     encoding = _encoding_of(letters, usual)
     lines = data.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
     lines = [line for line in (lines[:-1] if len(data) == _LOOK else lines) if line.strip()][:200]

@@ -40,6 +40,22 @@ def test_three_files_become_alarms_by_three_commands(folder):
     np.testing.assert_array_equal(pipeline.predict(frame) == -1, scores["alarm"])
 
 
+def test_one_word_in_a_column_of_decimal_commas_is_one_missing_cell(folder, capsys):
+    """A word makes a whole column text: its other cells are numbers for the model all the same."""
+    files, new = write_hospitals(folder), write_new(folder)
+    assert main(["init", *files]) == 0
+    assert main(["run", "study.toml"]) == 0
+    frame = pd.read_csv(new, sep=";", dtype=str, keep_default_na=False)
+    words = "1 cell of text where the model knows numbers (taken as missing)"
+    for file, word, line in (("gap.csv", "", "20 rows"), ("word.csv", "n.a.", words)):
+        frame.loc[7, "dose"] = word
+        frame.to_csv(file, sep=";", index=False)
+        assert main(["apply", "study", file, "--out", f"scores-{file}"]) == 0
+        assert line in " ".join(capsys.readouterr().out.split())
+    gap, with_word = (pd.read_csv(f"scores-{file}", sep=";") for file in ("gap.csv", "word.csv"))
+    pd.testing.assert_frame_equal(gap, with_word)
+
+
 @pytest.fixture
 def tables(folder):
     for seed, name in enumerate(("north", "south")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from fedspan.datasets.sources import CSV_ENDINGS, Dialect, FileSource, detected
 from fedspan.datasets.sources.csv_dialect import encoding_beside, stated
 from fedspan.durable.whole_file import temporary_beside
 from fedspan.errors import InputError
+from fedspan.gateway import cell_text
 from fedspan.maps.tsne import FedTSNE
 from fedspan.maps.umap import FedUMAP
 from fedspan.pca.estimator import FedPCA
@@ -60,6 +62,7 @@ def apply(study: Path, new: Path, out: Path, site: str | None = None) -> int:
     frame = FileSource(new, dialect or Dialect()).read()
     if not len(frame):
         raise InputError(f"{new} has no rows: name a table with rows")
+    words = _read_as_numbers(frame, steps[0], dialect or Dialect())
     try:
         results = _results(steps, frame, training, new)
     except InputError:
@@ -71,12 +74,32 @@ def apply(study: Path, new: Path, out: Path, site: str | None = None) -> int:
     about = "" if alarms is None else f", {alarms:,} alarm{'s' * (alarms != 1)}"
     empty = int(results.isna().any(axis=1).sum())
     about += f", {empty:,} empty (cells missing, or unknown to the model)" if empty else ""
+    if words:
+        about += f", {words:,} cell{'s' * (words != 1)} of text where the model knows numbers (taken as missing)"
     if getattr(steps[-1], "site_effects_", None) is not None and training.sites(frame) is None:
         about += ", with the mean effect of the sites (--site names the site of all rows)"
     print_line(
         f"{out}: {len(results):,} rows{about}; column{'s' * (results.shape[1] > 1)} {listed(list(results.columns))}"
     )
     return 0
+
+
+def _read_as_numbers(frame: pd.DataFrame, first: Any, dialect: Dialect) -> int:
+    """Let texts of columns that held numbers in training read as numbers, and return how many are none.
+
+    One word makes a whole column text, with the decimal commas of its file.
+    """
+    import pandas as pd
+
+    if not hasattr(first, "categories_"):
+        return 0
+    words = 0
+    for column in getattr(first, "feature_names_in_", ()):
+        if column not in first.categories_ and column in frame and pd.api.types.is_string_dtype(frame[column]):
+            cells = frame[column].map(lambda cell: dialect.plain(str(cell)), na_action="ignore")
+            frame[column] = cells
+            words += sum(cell_text.name(cell) != "" and math.isnan(cell_text.number(cell)) for cell in cells.dropna())
+    return words
 
 
 def _steps(model: Any) -> list[Any]:

@@ -77,6 +77,12 @@ class Dialect:
         mark, point = re.escape(self.groups or ""), re.escape(self.decimal)
         return rf"[+-]?[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+(?:{point}[0-9]+)?"
 
+    def plain(self, text: str) -> str:
+        """Return a number's text with a decimal point and without groups; other text as it is."""
+        if self.groups and re.fullmatch(self.grouped, text.strip()):
+            text = text.replace(self.groups, "")
+        return text.replace(",", ".") if self.decimal == "," and "." not in text else text
+
 
 def stated(section: Section, default: Dialect | None = None) -> Dialect:
     """Return the dialect that a ``[data]`` table states; keys that it does not have are as in `default`."""

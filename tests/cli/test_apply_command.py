@@ -133,6 +133,8 @@ def test_predictions_by_site_and_by_task(folder, tables):
 
 def test_a_regression_with_effects_of_sites_states_which_effect_its_predictions_have(folder, tables, capsys):
     model = trained('name = "FedLinearRegression"\nsite_effect = "fixed"', data='target = "cost"')
+    summary = (folder / "study" / "summary.txt").read_text()
+    assert summary.splitlines()[2].split()[:3] == ["Dep.", "Variable:", "cost"]
     rows = tables[["age", "dose", "pulse"]]
     capsys.readouterr()
     assert main(["apply", "study", "new.csv", "--out", "out.csv"]) == 0

@@ -14,7 +14,7 @@ from fedspan.base import FedEstimator
 from fedspan.checks import duration, whole_number
 from fedspan.cli.console import print_line, print_table
 from fedspan.cli.study.run_folder import check_image, judged_rows, make_folder, write_run_report
-from fedspan.cli.study.study_file import ReportPlan, Study, read_study
+from fedspan.cli.study.study_file import Study, read_study
 from fedspan.cli.study.study_tables import SiteTable, per_reason, study_tables, taken_as_missing, words_in_words
 from fedspan.durable.whole_file import write_whole
 from fedspan.engines.local.embedded import LocalFederation
@@ -25,6 +25,7 @@ from fedspan.federation.record import strict_json
 from fedspan.progress import ProgressBar
 from fedspan.report import LivePage
 from fedspan.report.models.picture import names_in, names_out
+from fedspan.statistics.regression.parts.regression_model import FedRegression
 
 
 def run(
@@ -135,7 +136,7 @@ def run_study(
         fitted[0].run_.settings["taken_as_missing"] = words
     _write(output / "study.toml", study.text)
     settings = {"study": str(study.path), "seed": str(study.seed)}
-    report = finish(output, study.path.stem, fitted, tables, settings, study.report, study.text)
+    report = finish(output, study, fitted, tables, settings)
     if page is not None:
         page.finish(report.name)
     return report
@@ -174,22 +175,17 @@ def fit_all(models: Sequence[FedEstimator], fed: Federation, *, quiet: bool = Fa
 
 
 def finish(
-    output: Path,
-    title: str,
-    models: Sequence[Any],
-    tables: Sequence[SiteTable],
-    settings: dict[str, str],
-    plan: ReportPlan | None = None,
-    study: str | None = None,
+    output: Path, study: Study, models: Sequence[Any], tables: Sequence[SiteTable], settings: dict[str, str]
 ) -> Path:
     """Save the models, write summary and report, print a table of the runs, and return the report."""
+    title = study.path.stem
     for number, model in enumerate(models[:-1]):
         model.save(output / f"preprocess-{number}-{type(model).__name__}.fedspan")
     models[-1].save(output / "model.fedspan")
     records = [model.run_ for model in models]
     _write(output / "summary.json", json.dumps([_summary(record) for record in records], indent=2))
-    plan = plan or ReportPlan()
-    report = write_run_report(output / "report.html", title, records, models, tables, settings, plan, study)
+    page = output / "report.html"
+    report = write_run_report(page, title, records, models, tables, settings, study.report, study.text)
     columns = ("run", "sites", "calls", "bytes up", "bytes down", "failed", "stopped")
     print_table(columns, map(_line, records), columns[1:-1], title)
     for record in records:
@@ -197,7 +193,8 @@ def finish(
             reasons = {site: str(failure) for _, site, failure in record.failures}
             print_line(f"{record.what}: failed replies, the last of each site: {per_reason(reasons)}")
     if callable(getattr(models[-1], "summary", None)):
-        found = models[-1].summary(_names_before(models))
+        named = {"target": study.data.target[0]} if isinstance(models[-1], FedRegression) else {}
+        found = models[-1].summary(_names_before(models), **named)
         _write(output / "summary.txt", found + "\n")
         print_line(found)
     print_line(f"report: {report}")

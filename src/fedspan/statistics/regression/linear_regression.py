@@ -175,7 +175,6 @@ class FedLinearRegression(RegressorMixin, FedRegression):
     def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         mixed = self.site_effect == "random"
         left = [
-            ("Dep. Variable", "y"),
             ("Model", "MixedLM" if mixed else "OLS"),
             ("Method", "REML" if mixed else "Least Squares"),
             ("Sites", str(len(self.sites_))),

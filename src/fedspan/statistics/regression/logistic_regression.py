@@ -157,7 +157,6 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
     def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         many = len(self.classes_) > 2
         left = [
-            ("Dep. Variable", "y"),
             ("Model", "MNLogit" if many else "Logit"),
             ("Method", "MLE"),
             ("Sites", str(len(self.sites_))),
@@ -169,7 +168,7 @@ class FedLogisticRegression(ClassifierMixin, FedRegression):
             ("Df Residuals", str(self.df_resid_)),
             ("Df Model", str(self.df_model_ * (len(self.classes_) - 1))),
         ]
-        return f"{left[1][1]} Regression Results", left, [*right, *self._likelihoods()]
+        return f"{left[0][1]} Regression Results", left, [*right, *self._likelihoods()]
 
     def _notes(self, given: Sequence[str] | None = None) -> list[str]:
         first, *others = (str(label) for label in self.classes_)

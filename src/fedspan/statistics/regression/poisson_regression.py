@@ -102,7 +102,6 @@ class FedPoissonRegression(RegressorMixin, FedRegression):
 
     def _figures(self) -> tuple[str, Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         left = [
-            ("Dep. Variable", "y"),
             ("Model", "GLM"),
             ("Model Family", "Poisson"),
             ("Link Function", "Log"),

@@ -58,10 +58,11 @@ class FedRegression(TreatmentCoding):
             self._keep_residuals(coded)
         return self
 
-    def summary(self, names: Sequence[str] | None = None) -> str:
+    def summary(self, names: Sequence[str] | None = None, target: str = "y") -> str:
         """Return the table of results, as statsmodels prints it.
 
-        `names` are those of the columns of X, where the model does not know them, as behind a transform.
+        `names` are those of the columns of X, where the model does not know them, as behind a transform. `target` is
+        the name of the target.
         """
         check_is_fitted(self)
         if names is not None and len(names) != self.n_features_in_:
@@ -70,7 +71,11 @@ class FedRegression(TreatmentCoding):
             )
         title, left, right = self._figures()
         tables = [coefficients(*one) for one in self._tables(names)]
-        lines = [*head(title, left, right), *tables[0], *(line for table in tables[1:] for line in table[1:])]
+        lines = [
+            *head(title, [("Dep. Variable", target), *left], right),
+            *tables[0],
+            *(line for table in tables[1:] for line in table[1:]),
+        ]
         notes = self._notes(names)
         if notes:
             lines += ["", "Notes:", *(f"[{i + 1}] {note}" for i, note in enumerate(notes))]

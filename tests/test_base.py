@@ -220,3 +220,12 @@ def test_a_table_without_columns_and_a_target_of_times_are_refused():
         fs.FedPCA(1).fit(pd.DataFrame(index=range(6)))
     with pytest.raises(InputError, match="y holds times or other things, and FedLinearRegression takes numbers"):
         fs.FedLinearRegression().fit(np.ones((6, 1)), list(pd.date_range("2020-01-01", periods=6)))
+
+
+def test_a_notebook_shows_no_signs_that_turn_a_text():
+    """The table of features that scikit-learn adds had the names of columns as sites send them."""
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(12, 2)), columns=["dose\u202e", "age\x1b[2J"])
+    shown = fs.FedStandardScaler().fit(rows, sites=np.arange(12) % 3)._repr_html_()
+    assert "dose" in shown
+    assert "\u202e" not in shown
+    assert "\x1b" not in shown

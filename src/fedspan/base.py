@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from fedspan.checks import as_table, first_of, gaps, text_columns, time_columns, true_or_false
+from fedspan.checks import as_table, first_of, gaps, printable, text_columns, time_columns, true_or_false
 from fedspan.engines.local.embedded import LocalFederation, federate
 from fedspan.errors import FedspanError, InputError
 from fedspan.federation import Federation, PrivacySpent, RunRecord, Site
@@ -98,7 +98,7 @@ class FedEstimator(_Parameters, BaseEstimator):
 
     def _repr_html_inner(self) -> str:
         """Return scikit-learn's diagram for notebooks, and for a fitted model a table of its run."""
-        diagram: str = super()._repr_html_inner()
+        diagram = printable(super()._repr_html_inner())  # names of columns come from sites
         record = getattr(self, "run_", None)
         return diagram if record is None else diagram + str(record._repr_html_())
 

@@ -265,3 +265,19 @@ def test_groups_may_have_the_names_of_columns():
     assert found.loc[("n", ""), ["from", "p", "test"]].tolist() == ["20"] * 3
     bars = fs.statistics.histogram(fed, "x", by="arm", bins=3).to_frame()
     assert bars.columns.tolist() == ["(from)", "to", "(all)", "from", "p", "test"]
+
+
+def test_settings_of_a_wrong_kind_are_refused():
+    fed = fs.federate(np.arange(24.0).reshape(12, 2), sites=[0, 1, 2] * 4)
+    for call, wrong, words in (
+        (fs.describe, {"quantiles": 0.5}, "quantiles=0.5 must be a list of shares"),
+        (fs.describe, {"categories": ["a"]}, "must be a dict of columns and their names"),
+        (fs.statistics.histogram, {"column": 0, "categories": 3}, "must be a dict of columns and their names"),
+        (fs.statistics.log_rank, {"groups": 3}, "groups=3 must be a list of names"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call(fed, **wrong)
+    with pytest.raises(InputError, match="log_rank takes a federation, and this is a ndarray"):
+        fs.statistics.log_rank(np.eye(3))
+    with pytest.raises(InputError, match="drop='often' must be a finite number of at least 0 and at most 1"):
+        fs.FaultPlan(drop="often")

@@ -237,3 +237,16 @@ def test_gaps_in_new_rows_are_named_by_column(frame):
 def test_a_frame_of_complex_numbers_is_refused_without_its_cells():
     with pytest.raises(InputError, match=r"complex numbers.*as columns of their own"):
         fs.FedPCA(1).fit(pd.DataFrame(ROWS + 1j))
+
+
+@pytest.mark.parametrize("what", ["y", "task"])
+@pytest.mark.parametrize("values", [np.arange(5), np.arange(9), 3.0])
+def test_a_target_of_another_length_is_refused_and_not_cut(what, values):
+    with pytest.raises(InputError, match=rf"{what} has the shape .* must be one value for each of 6 rows"):
+        fs.federate(np.eye(6), sites=[0, 1] * 3, **{what: values})
+
+
+@pytest.mark.parametrize("rows", [None, 3, object()])
+def test_what_is_no_table_is_refused(rows):
+    with pytest.raises(InputError, match="must be a table of rows and columns"):
+        fs.federate(rows, sites=[0, 1])

@@ -288,11 +288,13 @@ def federate(
     X, (y, task, weights, sites) = _without_columns(X, wanted)
     if sites is None:
         return LocalFederation([Site("site", X, y, task, sample_weight=weights)], **kwargs)
+    if not hasattr(X, "shape") and not hasattr(X, "__len__"):
+        raise InputError(f"X is of the type {type(X).__name__}, and must be a table of rows and columns, or its file")
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    if weights is not None and np.shape(weights) != (rows,):
-        raise InputError(
-            f"sample_weight has the shape {np.shape(weights)}, and must be one number for each of {rows} rows"
-        )
+    for what, values in {"y": y, "task": task, "sample_weight": weights}.items():
+        shape = values.shape if hasattr(values, "shape") else np.shape(values)
+        if values is not None and (shape[:1] != (rows,) or (what == "sample_weight" and len(shape) > 1)):
+            raise InputError(f"{what} has the shape {shape}, and must be one value for each of {rows} rows")
     parts = [
         Site(name, _rows(X, index), _rows(y, index), _rows(task, index), sample_weight=_rows(weights, index))
         for name, index in site_rows(sites, rows).items()

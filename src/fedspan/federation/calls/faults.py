@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedspan.checks import real_number
 from fedspan.errors import InputError, MessageError
 from fedspan.federation.calls.call import Call, Delivery, Outcome
 from fedspan.federation.outcomes import Failure, FailureKind
@@ -58,9 +59,7 @@ class FaultPlan:
 
     def __post_init__(self) -> None:
         for kind in KINDS:
-            probability = getattr(self, kind)
-            if not 0 <= probability <= 1:
-                raise InputError(f"{kind}={probability!r} must be a probability between 0 and 1")
+            real_number(kind, getattr(self, kind), least=0, most=1, why=", a probability")
         if sum(getattr(self, kind) for kind in KINDS) > 1 + 1e-12:
             raise InputError("the probabilities of a FaultPlan must add up to at most 1: one fault happens at a time")
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.arrays import Counts
-from fedspan.checks import one_of, real_number, true_or_false, whole_number
+from fedspan.checks import list_of, one_of, real_number, true_or_false, whole_number
 from fedspan.errors import InputError
 from fedspan.federation import Federation
 from fedspan.federation.site.parameters import Flags
@@ -103,7 +103,9 @@ def describe(
     >>> found.categories["sex"].names, found.categories["sex"].counts.tolist()
     (('f', 'm'), [[4.0, 2.0, 0.0, 0.0]])
     """
-    levels = tuple(real_number("quantiles", level, above=0, below=1) for level in quantiles)
+    levels = tuple(
+        real_number("quantiles", level, above=0, below=1) for level in list_of("quantiles", quantiles, "shares")
+    )
     for name, value in (("max_categories", max_categories), ("least_set", least_set), ("min_count", min_count)):
         whole_number(name, value, 1)
     true_or_false("extremes", extremes)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedspan.arrays import Array
-from fedspan.checks import held
+from fedspan.checks import held, list_of
 from fedspan.errors import InputError, MessageError, QuorumError
 from fedspan.federation import Federation, Site, step
 from fedspan.federation.outcomes import FailureKind
@@ -218,7 +218,7 @@ def checked_target(y: Any, n: int) -> Vector:
 
 def group_names(groups: Any) -> tuple[str, ...]:
     """Return names of groups as text, as cells of a table are named."""
-    found = tuple(f"{one:g}" if isinstance(one, float) else str(one) for one in groups)
+    found = tuple(f"{one:g}" if isinstance(one, float) else str(one) for one in list_of("groups", groups, "names"))
     if not found or len(set(found)) < len(found):
         raise InputError(f"groups={groups!r} must be different names, one or more")
     return found

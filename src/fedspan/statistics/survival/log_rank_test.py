@@ -16,6 +16,7 @@ from scipy import stats
 from fedspan.arrays import Floats
 from fedspan.errors import InputError
 from fedspan.federation import Federation
+from fedspan.statistics.describe.parts.table_columns import federation_of
 from fedspan.statistics.survival.event_counts import EventCounts, checked_grid, event_counts, group_names
 from fedspan.sums.columns import agree_on_columns, column_number
 
@@ -56,7 +57,7 @@ def log_rank(
     >>> round(log_rank(fs.federate(arm, y, sites=[0, 1] * 4)).p_value, 4)
     0.0067
     """
-    with fed.begin("log_rank", {"by": by}) as run:
+    with federation_of(fed, "log_rank").begin("log_rank", {"by": by}) as run:
         columns, agreed = agree_on_columns(run, text=True)
         found = event_counts(
             agreed,

@@ -43,7 +43,7 @@ def is_auto(value: object) -> bool:
 def fixed_names(categories: Mapping[Any, Iterable[Any]] | None, columns: Sequence[str]) -> FixedNames:
     """Return the names that the parameter `categories` fixes, as cells have them and without repetition."""
     found: FixedNames = {}
-    for column, texts in (categories or {}).items():
+    for column, texts in dict_of("categories", categories, "columns and their names").items():
         (position,) = _positions([column], columns, "categories")
         if position in found:
             raise InputError(f"categories={categories!r} names the column {columns[position]!r} twice")

@@ -89,13 +89,11 @@ def _read_as_numbers(frame: pd.DataFrame, first: Any, dialect: Dialect) -> int:
 
     One word makes a whole column text, with the decimal commas of its file.
     """
-    import pandas as pd
-
     if not hasattr(first, "categories_"):
         return 0
     words = 0
     for column in getattr(first, "feature_names_in_", ()):
-        if column not in first.categories_ and column in frame and pd.api.types.is_string_dtype(frame[column]):
+        if column not in first.categories_ and column in frame and frame[column].dtype.kind == "O":
             cells = frame[column].map(lambda cell: dialect.plain(str(cell)), na_action="ignore")
             frame[column] = cells
             words += sum(cell_text.name(cell) != "" and math.isnan(cell_text.number(cell)) for cell in cells.dropna())

@@ -79,9 +79,11 @@ class NumberBlocks:
         counts: Counter[str] = Counter()
         for _, taken in found:
             counts.update(taken)
-        # "nan" is a word beside other words, and a number where there are none.
-        if counts and (pc.any(pc.is_nan(numbers)).as_py() or all(word.lower().endswith("nan") for word in counts)):
-            return None
+        if counts and (
+            all(word.lower().endswith("nan") for word in counts)
+            or (not self._whole[name] and pc.any(pc.is_nan(numbers)).as_py())
+        ):
+            return None  # "nan" is a word beside other words, and a number where there are none
         return numbers, dict(counts)
 
     def _cast(self, block: pa.RecordBatch, names: list[str], whole: bool) -> Numbers:

@@ -87,16 +87,13 @@ class NumberBlocks:
         return numbers, dict(counts)
 
     def _cast(self, block: pa.RecordBatch, names: list[str], whole: bool) -> Numbers:
-        """Return columns as numbers. Those that have words are left out, and those that are no numbers."""
+        """Return columns as numbers, or nothing where a cell is none."""
         import pyarrow as pa
 
         try:
             found = _cast(pa.chunked_array([block.column(name) for name in names], pa.string()), self._dialect, whole)
         except pa.ArrowInvalid:
-            if len(names) == 1:
-                return {}
-            half = len(names) // 2
-            return self._cast(block, names[:half], whole) | self._cast(block, names[half:], whole)
+            return {}
         n = len(block)
         return {name: (found[place * n : (place + 1) * n], {}) for place, name in enumerate(names)}
 
@@ -116,11 +113,11 @@ class NumberBlocks:
                 return {}
             half = len(names) // 2
             return self._cast_words(block, names[:half], whole) | self._cast_words(block, names[half:], whole)
-        self._with_words.update(names)
         n = len(block)
-        counts: list[dict[str, int]] = [Counter() for _ in names]
-        for place, word in zip((places // n).tolist(), taken, strict=True):
-            counts[place][word] += 1
+        counts: list[dict[str, int]] = [{} for _ in names]
+        for (place, word), times in Counter(zip((places // n).tolist(), taken, strict=True)).items():
+            self._with_words.add(names[place])
+            counts[place][word] = times
         return {name: (found[place * n : (place + 1) * n], counts[place]) for place, name in enumerate(names)}
 
 

@@ -49,6 +49,7 @@ def validated(hint, value):
         (str, "x", "x"),
         (int | None, None, None),
         (int | None, 3, 3),
+        (int, -(2**53), -(2**53)),
         (Annotated[str, OneOf(("a", "b"))], "b", "b"),
     ],
 )
@@ -83,6 +84,7 @@ def test_no_array_is_taken_for_a_number_or_a_word(hint, dtype):
         (Count, 1.0),
         (Count, True),
         (Index, -1),
+        (int, -(2**53) - 1),
         (Annotated[int, Whole(1, 10)], 11),
         (bool, 1),
         (Annotated[str, Text(3)], "four"),

@@ -15,6 +15,7 @@ from fedspan.statistics.describe.parts.suppression import (
     hidden_cells,
     hidden_groups,
     hidden_in_groups,
+    hidden_in_table,
     list_sums,
     table_sums,
 )
@@ -219,3 +220,11 @@ def test_names_of_few_rows_are_not_listed():
     assert "E" not in found.categories["code"].names
     assert "E" in fs.describe(federated(patients()), least_set=1).categories["code"].names
     assert "E" in CATEGORIES["code"]
+
+
+def test_totals_of_columns_are_shown_where_other_cells_will_do():
+    counts = np.array([[17, 12, 10], [5, 6, 0], [1, 0, 3]])
+    assert hidden_in_table(counts, least=5)[-1].any()
+    kept = hidden_in_table(counts, least=5, totals=True)
+    assert not kept[-1].any()
+    assert kept[2, [0, 2]].all()

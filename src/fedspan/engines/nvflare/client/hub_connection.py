@@ -43,6 +43,19 @@ _log = logging.getLogger(__name__)
 _Arrived = tuple[str, bytes | memoryview | dict[str, Any] | str]
 
 
+def _call_message(call: str, requests: Mapping[str, bytes], limit: float) -> tuple[dict[str, Any], bytes]:
+    """Return the head and body of a call; sites with the same request share its bytes, which travel once."""
+    starts: dict[int, tuple[int, int]] = {}
+    parts: list[bytes] = []
+    for request in requests.values():
+        if id(request) not in starts:
+            start = sum(map(len, parts))
+            starts[id(request)] = start, start + len(request)
+            parts.append(request)
+    to = {site: starts[id(request)] for site, request in requests.items()}
+    return {"call": call, "to": to, "limit": limit}, parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 class HubConnection:
     """Knows the sites that are online, and why the server can't be used now (`trouble`), or refuses this user."""
 
@@ -106,6 +119,8 @@ class HubConnection:
         longer than its share of the time no longer holds up the others, so that a slow or malicious site loses no
         answer but its own.
         """
+        from fedspan.engines.nvflare.flare import LARGE
+
         with self._changed:
             session = self._session
         name, why = secrets.token_hex(8), LATE
@@ -116,8 +131,12 @@ class HubConnection:
         end = monotonic() + seconds
         half = end - seconds / 2
         self._calls[name] = arrived
-        # In a thread that is left behind if the server dies meanwhile.
-        in_thread(self._hand_over, session, name, requests, max(0.05, seconds - way_back), arrived)
+        head, body = _call_message(name, requests, max(0.05, seconds - way_back))
+        if len(body) <= LARGE:  # NVIDIA FLARE puts it in a queue
+            self._hand_over(session, head, body, arrived)
+        else:  # in a thread that is left behind if the server dies meanwhile
+            in_thread(self._hand_over, session, head, body, arrived)
+        del body
         try:
             while waiting:
                 now, wake = monotonic(), end
@@ -169,28 +188,14 @@ class HubConnection:
             self._nudge.set()
 
     def _hand_over(
-        self,
-        session: UserSession | None,
-        call: str,
-        requests: Mapping[str, bytes],
-        limit: float,
-        arrived: SimpleQueue[_Arrived],
+        self, session: UserSession | None, head: dict[str, Any], body: bytes, arrived: SimpleQueue[_Arrived]
     ) -> None:
-        """Send the hub a call; sites with the same request share its bytes, which travel once."""
-        starts: dict[int, tuple[int, int]] = {}
-        parts: list[bytes] = []
-        for request in requests.values():
-            if id(request) not in starts:
-                start = sum(map(len, parts))
-                starts[id(request)] = start, start + len(request)
-                parts.append(request)
-        to = {site: starts[id(request)] for site, request in requests.items()}
+        """Send the hub a call."""
         try:
             if session is None:
                 raise ServerOfflineError(self.trouble or "there is no session with the federation's server")
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
             # A refusal of a small one is seen by the next check.
-            session.request(CHANNEL, "call", {"call": call, "to": to, "limit": limit}, body, limit, one_way=True)
+            session.request(CHANNEL, "call", head, body, head["limit"], one_way=True)
         except Exception as error:  # of any kind from NVIDIA FLARE: this call is lost, and the server is checked
             known = isinstance(error, FedspanError | ConnectionError)
             arrived.put(("", str(error) if known else f"no connection to the server: {type(error).__name__}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Mapping
@@ -22,8 +23,10 @@ from fedspan.errors import FedspanError
 from fedspan.federation import Policy
 from fedspan.owner.admission import ANALYST
 
-#: Seconds to wait for sites that are connected to the server, when a user connects.
-START_LIMIT = 60.0
+#: Seconds to wait for sites that are connected to the server, when a user connects, and seconds without a sentence.
+START_LIMIT, SILENT = 60.0, 10.0
+
+_log = logging.getLogger(__name__)
 
 
 def connect(
@@ -76,15 +79,20 @@ def connect_as(
     """Connect with `kit`, and let `signer` sign the requests."""
     transport = NVFlareTransport(kit)
     try:
-        if not transport.wait_for(None, START_LIMIT):
-            reasons = "; ".join(transport.why_not(site) for site in transport.sites)
-            raise FedspanError(f"no site can be reached: {reasons}")
+        if not transport.wait_for(None, SILENT):
+            _log.warning("waiting for sites, at most %g seconds: %s", START_LIMIT - SILENT, _why_none(transport))
+            if not transport.wait_for(None, START_LIMIT - SILENT):
+                raise FedspanError(f"no site can be reached: {_why_none(transport)}")
         federation = RemoteFederation(transport, signer, authority, seed, policy, run_dir)
         federation.engine.reports()  # warns now, before a run begins
         return federation
     except BaseException:
         transport.close()
         raise
+
+
+def _why_none(transport: NVFlareTransport) -> str:
+    return "; ".join(dict.fromkeys(transport.why_not(site) for site in transport.sites))
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ def federation_status(path: str | Path) -> FederationStatus:
     user = Identity.from_kit(kit.path)
     transport = NVFlareTransport(kit.path)
     try:
-        online = transport.wait_for(None, START_LIMIT)
+        online = transport.wait_for(None, SILENT)
         kit = read_kit(kit.path)  # the list may be a newer one now
         remarks = {site: [transport.why_not(site)] for site in kit.sites if site not in online}
         if user.role != ANALYST:

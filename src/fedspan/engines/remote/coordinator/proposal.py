@@ -44,7 +44,7 @@ def propose(
     directory.study = _ticket(folder, plan.digest)
     until, asked, refused = time.monotonic() + policy.run_deadline, len(waiting), 0
     parts = {"plan": plan.text().encode()}
-    shown = False
+    shown, undecided = False, dict[str, str]()  # by site: the last reason why it can't be asked
     while True:
         decided = {
             site: _decision(answer)
@@ -64,6 +64,10 @@ def propose(
         if not shown:
             notify(f"study {directory.study} waits for the approval of the owners of {first_of(waiting)}")
             shown = True
+        for site in waiting:
+            if (why := decided[site][1]) and why != undecided.get(site):
+                notify(f"{site} has not decided: {why}")
+                undecided[site] = why
         time.sleep(PAUSE)
 
 

@@ -290,9 +290,7 @@ def _waiting(offline: Mapping[str, str]) -> str:
     >>> _waiting({"south": "no answer within the deadline", "west": "west is not connected"})
     'waiting for south, west: no answer within the deadline; west is not connected'
     """
-    sites, reasons = sorted(offline), sorted(set(offline.values()))
-    more = f" and {len(sites) - 10} more" if len(sites) > 10 else ""
-    return f"waiting for {', '.join(sites[:10])}{more}: {'; '.join(reasons[:10])}"
+    return f"waiting for {first_of(sorted(offline))}: {'; '.join(sorted(set(offline.values()))[:10])}"
 
 
 def _read(answer: Answer) -> SiteReport:

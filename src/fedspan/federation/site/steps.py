@@ -7,7 +7,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import (
     Annotated,
@@ -288,6 +288,11 @@ def find_step(wanted: Callable[..., Any] | str) -> Step:
 
 def installed_steps() -> dict[str, Step]:
     """Return all installed steps by id, sorted."""
+    return dict(_sorted_steps(Registry.additions, len(_steps.by_id)))
+
+
+@lru_cache(maxsize=1)
+def _sorted_steps(additions: int, number: int) -> dict[str, Step]:
     return {id: _steps.by_id[id] for id in sorted(_steps.by_id)}
 
 

@@ -142,3 +142,27 @@ def test_a_worker_that_cannot_start_again_is_a_sentence_on_the_console(tmp_path,
     assert thrice.wait(300)
     assert shown.count("the worker died (1) and restarts") == 3
     assert shown.count("ImportError: no module") == 1
+
+
+def test_a_worker_that_reads_for_long_is_a_sentence_on_the_console(tmp_path, monkeypatch):
+    reading = threading.Event()
+    monkeypatch.setattr("fedspan.engines.nvflare.site.worker_process.SILENT", 0.0)
+    monkeypatch.setattr("fedspan.engines.nvflare.site.worker_process.report", lambda line: reading.set())
+
+    class Supervised(Supervisor):
+        def _start(self):
+            lines = "import sys; sys.stdin.read(); print('ready', flush=True)"
+            pipe = subprocess.PIPE
+            return subprocess.Popen([sys.executable, "-c", lines], stdin=pipe, stdout=pipe, text=True)
+
+    supervised = Supervised(tmp_path, tmp_path / "site.toml")
+    first = []
+    waiting = threading.Thread(target=lambda: first.append(supervised._first_line()))
+    waiting.start()
+    assert reading.wait(300)
+    assert not first
+    supervised._process.stdin.close()
+    waiting.join()
+    assert first == ["ready"]
+    supervised._process.stdout.close()
+    supervised._process.wait()

@@ -21,8 +21,8 @@ from fedspan.errors import FedspanError, InputError
 #: The exit code of a worker that can't use the owner's site.toml.
 BAD_CONFIG = 3
 
-#: Seconds between two starts of a worker that dies again and again.
-PAUSE = 2.0
+#: Seconds between two starts of a worker that dies again and again, and of reading without a sentence.
+PAUSE, SILENT = 2.0, 10.0
 
 
 def socket_path(kit: Path) -> Path:
@@ -63,7 +63,11 @@ class Supervisor:
 
     def _first_line(self) -> str:
         assert self._process.stdout is not None
+        slow = threading.Timer(SILENT, report, ["the worker is reading the owner's data; the site answers after that"])
+        slow.daemon = True
+        slow.start()
         line = self._process.stdout.readline().strip()
+        slow.cancel()
         if not line:
             self._process.wait()
         return line

@@ -58,6 +58,18 @@ def test_a_step_that_differs_is_named_and_not_requested(desks, newer, monkeypatc
         assert not any("sums.moments" in line["step"] for desk in desks for line in desk.lines())
 
 
+def test_a_step_that_differs_in_another_checkout_of_the_same_version_is_named(desks, monkeypatch):
+    mine = step_digests.digests() | {"sums.moments": "changed"}
+    monkeypatch.setattr(step_digests, "digests", lambda: mine)
+    with federation(desks) as fed:
+        with (
+            pytest.warns(UserWarning, match=r"site 'a' has another checkout.*these steps differ.*: sums\.moments"),
+            pytest.raises(QuorumError, match=r"another checkout of fedspan .*, in which 'sums\.moments' differs"),
+        ):
+            fs.FedPCA(1).fit(fed)
+        assert not any("sums.moments" in line["step"] for desk in desks for line in desk.lines())
+
+
 def test_versions_that_are_further_apart_are_refused(desks, monkeypatch):
     far = NEXT.replace(f".{NEXT.split('.')[1]}.", f".{int(NEXT.split('.')[1]) + 5}.")
     for module in ("site_directory", "signed_requests"):

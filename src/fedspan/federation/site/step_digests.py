@@ -31,6 +31,13 @@ def differing(theirs: Mapping[str, str], ids: Iterable[str]) -> list[str]:
     return [id for id in ids if theirs.get(id) != mine.get(id)]
 
 
+def altered(theirs: Mapping[str, str]) -> frozenset[str]:
+    """Return which of fedspan's own steps another side of the same version has in another form: another checkout."""
+    own = {id for id, one in {**installed_steps(), **installed_transforms()}.items() if _is_own(one.function)}
+    mine = digests()
+    return frozenset(id for id in own.intersection(theirs) if mine[id] and theirs[id] and mine[id] != theirs[id])
+
+
 def neighbours(one: str, other: str) -> bool:
     """Return whether two versions of fedspan may work together: the same, or minor versions next to each other.
 
@@ -44,6 +51,10 @@ def neighbours(one: str, other: str) -> bool:
     except ValueError:
         return False
     return major == other_major and abs(minor - other_minor) <= 1
+
+
+def _is_own(function: Callable[..., Any]) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("fedspan.")
 
 
 def _digest(function: Callable[..., Any]) -> str:

@@ -17,7 +17,7 @@ from fedspan.engines.remote.messages.environment import differences, fedspan_ver
 from fedspan.engines.remote.messages.key_exchange import is_valid_key
 from fedspan.federation import SecureSum
 from fedspan.federation.outcomes import Failure
-from fedspan.federation.site.step_digests import differing, digests, neighbours
+from fedspan.federation.site.step_digests import altered, differing, digests, neighbours
 from fedspan.owner.schema import NUMBERS
 from fedspan.wire import Message
 
@@ -42,7 +42,8 @@ class SiteReport:
     last bits of a result; `fingerprint` has shape and kind of the data; `busy` is what it is doing; `instance` changes
     when its process restarts; `key` is its signed key for secure sums; `max_bytes` is the size of the largest request
     that it accepts. `rows`, `columns` (with kinds), `target`, `task` and `allowed` (steps) are there where its owner
-    publishes them; `approval` is true where the owner approves each study before it runs.
+    publishes them; `approval` is true where the owner approves each study before it runs. `altered` are the steps that
+    another checkout of the same version has in another form.
     """
 
     version: str = ""
@@ -60,6 +61,7 @@ class SiteReport:
     task: str | None = None
     approval: bool = False
     steps: Mapping[str, str] = field(default_factory=dict)
+    altered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,11 @@ class SiteDirectory:
                     f"site {site!r} runs fedspan {report.version}, and this is fedspan {fedspan_version()}; these "
                     f"steps differ, and are not requested from it: {first_of(changed)}"
                 )
+            if report.altered:
+                texts.append(
+                    f"site {site!r} has another checkout of fedspan {report.version}; these steps differ, and are not "
+                    f"requested from it: {first_of(sorted(report.altered))}"
+                )
             others = differences(report.environment)
             if others:
                 texts.append(f"site {site!r} has {', '.join(others)}: the last bits of results may differ")
@@ -281,6 +288,8 @@ class SiteDirectory:
                 f"site {site!r} runs fedspan {report.version}, and this is fedspan {mine}, in which {differ[0]!r} "
                 "differs: use one version"
             )
+        if report is not None and (other := [id for id in ids if id in report.altered]):
+            return f"site {site!r} has another checkout of fedspan {mine}, in which {other[0]!r} differs: use one"
         return self._refused_keys.get(site, "")
 
 
@@ -303,9 +312,11 @@ def _read(answer: Answer) -> SiteReport:
         about = json_value(bytes(answer.parts["about"]))
         if about.get("refused"):
             return SiteReport(str(about["version"])[:100], str(about["refused"])[:1000])
+        steps = {str(id): str(digest) for id, digest in about.get("steps", {}).items()}
         return SiteReport(
             version=str(about["version"]),
-            steps={str(id): str(digest) for id, digest in about.get("steps", {}).items()},
+            steps=steps,
+            altered=altered(steps) if about["version"] == fedspan_version() else frozenset(),
             environment={str(key): str(value) for key, value in about["environment"].items()},
             fingerprint=str(about["fingerprint"])[:1000],
             busy=str(about["busy"])[:200],

@@ -197,7 +197,8 @@ class Ledger:
             if left > 0 and self._cost.epsilon(self._budget[1]) < min(one[1] for one in budgets) - left - 1e-4:
                 self._doubt = "has spent less than it once had, so that it is an older copy"
 
-    def _check_confirmed(self) -> None:
+    def check_confirmed(self) -> None:
+        """Refuse where the owner has to confirm the ledger."""
         if self._doubt:
             raise LedgerError(
                 f"this site's ledger {self._doubt}: it refuses until its owner confirms it (fedspan site "
@@ -207,7 +208,7 @@ class Ledger:
     def _key(self, query: NoiseQuery, cost: Cost, *, charge: bool) -> bytes:
         digest = _digest_of(query, cost, version_of("fedspan"))
         with self._locked():
-            self._check_confirmed()
+            self.check_confirmed()
             if digest.hex() not in self._charged:
                 self._check_budget(cost)
                 if charge:

@@ -16,6 +16,7 @@ from fedspan.cli.operation import doctor_command
 from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.setup.kit import FederationPlan
 from fedspan.engines.nvflare.setup.provision import provision
+from fedspan.privacy import Ledger
 from tests.owner.owner_desk import numbers
 
 
@@ -145,3 +146,15 @@ def test_a_full_disk_of_its_own_under_the_runs_is_named(kits, config, capsys, mo
         code, out = findings(capsys, kits / "north", "--config", config)
     assert code == 1
     assert "runs has 0 MiB left. Remedy: free at least 1 GiB" in out
+
+
+def test_a_ledger_that_was_restored_is_to_be_confirmed(kits, config, capsys):
+    config.write_text(config.read_text() + '[privacy]\nledger = "north.ledger"\nepsilon = 3.0\ndelta = 1e-6\n')
+    ledger = Ledger(config.parent / "north.ledger", 3.0, 1e-6)
+    assert findings(capsys, kits / "north", "--config", config)[0] == 0
+    ledger.restored()
+    code, out = findings(capsys, kits / "north", "--config", config)
+    assert code == 1
+    assert "fedspan site confirm-ledger site.toml" in every_problem_has_a_remedy(out)
+    ledger.confirm()
+    assert findings(capsys, kits / "north", "--config", config)[0] == 0

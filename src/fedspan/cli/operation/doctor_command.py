@@ -260,6 +260,21 @@ def _files(file: SiteFile) -> Iterator[Finding]:
             yield Finding(str(error), "restore it from a backup ('fedspan restore'), or begin a new one")
         else:
             yield Finding(f"the {name} {path} is whole")
+    if file.privacy is not None and file.privacy.ledger.exists():
+        with suppress(FedspanError):  # it is named above
+            yield from _confirmed(Ledger(file.privacy.ledger, read_only=True), file.log)
+
+
+def _confirmed(ledger: Ledger, log: Path) -> Iterator[Finding]:
+    """Check that the ledger is not an older copy, by itself and by the audit log."""
+    lines = read_lines(log) if log.exists() else []
+    left = [line for line, _ in lines if line["budget_left"] is not None]
+    if left:
+        ledger.must_have_spent(float(left[-1]["budget_left"]), left[-1]["when"])
+    try:
+        ledger.check_confirmed()
+    except FedspanError as error:
+        yield Finding(str(error), "lower epsilon in site.toml by what may have been spent, then confirm-ledger")
 
 
 def _alive(kit: Kit) -> Iterator[Finding]:

@@ -340,6 +340,17 @@ def test_a_study_runs_as_proposed(desks, secure):
     assert model.run_.failures == []
 
 
+def test_a_study_that_waits_is_on_the_owners_screen_once(desks):
+    notices = []
+    desks[0].worker.notify = notices.append
+    with federation(desks) as fed:
+        for work in (study, lambda one: fs.FedPCA(1).fit(one)):
+            decide_all(desks, ONCE)
+            fed.propose(work)
+    tickets = desks[0].owned.admission.decisions.proposals
+    assert notices == [f"a study of alice waits for your approval: {ticket}" for ticket in tickets]
+
+
 def test_other_rounds_than_planned_are_refused(desks):
     with federation(desks) as fed:
         decide_all(desks, ALWAYS)

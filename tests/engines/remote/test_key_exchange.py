@@ -110,7 +110,7 @@ def test_a_run_waits_for_a_site_whose_disk_is_full(net, moment, monkeypatch):
         sends[0] += 1
 
     monkeypatch.setattr(append_file, "_write", full)
-    net.after_send, net.workers["b"].on_full_disk = after_send, notices.append
+    net.after_send, net.workers["b"].notify = after_send, notices.append
     with net.federation(STRICT).begin("walked") as running:
         np.testing.assert_allclose(walked(running), expected, rtol=1e-14)
     assert all("can't be written: No space left on device" in notice for notice in notices)

@@ -47,7 +47,7 @@ class OwnedWorker:
         self._kit = kit
         self._config = config
         self._notify = notify
-        self._full = NewEvents(to=notify)
+        self._events = NewEvents(to=notify)
         self._identity = Identity.from_kit(kit)
         self._authority = Authority.from_kit(kit)
         self._turn = threading.Condition()
@@ -133,7 +133,7 @@ class OwnedWorker:
         self._worker = SiteWorker(
             owned.site, self._kit / "runs", self._identity, self._authority, owned.admission, owned.describe
         )
-        self._worker.on_full_disk = lambda why: self._full.report(f"{why}: free space, and runs go on")
+        self._worker.notify = self._events.report
 
     def _publish(self, about: dict[str, Any]) -> None:
         """Leave in the kit what the owner's page shows of the data: names, kinds and counts."""

@@ -30,6 +30,7 @@ from fedspan.federation.site.site_host import SiteHost
 from fedspan.federation.site.step_digests import digests
 from fedspan.federation.site.steps import find_step
 from fedspan.owner.admission import Admission, OwnerRequest
+from fedspan.owner.decisions import WAITING
 from fedspan.secure_sum.sum_vault import Vault
 from fedspan.wire import DEFAULT_MAX_BYTES, Message
 
@@ -87,7 +88,8 @@ class SiteWorker:
         self._authority = authority
         self._followed = (authority.version, identity.certificate)
         self._describe = describe
-        self.on_full_disk: Callable[[str], None] = lambda why: None
+        self.notify: Callable[[str], None] = lambda line: None  # gets what the owner is to see
+        self._announced: set[str] = set()  # studies that wait for the owner
         self._instance = secrets.token_hex(8)  # of this process: what is not on the disk is lost with it
         self._lock = threading.Lock()
         self._busy = ""
@@ -154,7 +156,7 @@ class SiteWorker:
         """Return what the sender learns of an error; log that, and what is for the site's own log alone."""
         head = refusal(error)
         if isinstance(error, DiskError):
-            self.on_full_disk(str(error))
+            self.notify(f"{error}: free space, and runs go on")
         with suppress(Exception):  # the request is refused in any case
             why = "; ".join([head["why"], *getattr(error, "__notes__", ())])
             self.admission.refused(request, head["kind"], why)
@@ -186,7 +188,11 @@ class SiteWorker:
 
     def _propose(self, opened: Opened, head: RequestHead, request: OwnerRequest) -> Response:
         """Note a study that the user proposes, and report the owner's decision about it."""
-        about = json.dumps(self.admission.propose(request, bytes(opened.parts["plan"]))).encode()
+        decided = self.admission.propose(request, bytes(opened.parts["plan"]))
+        if decided["state"] == WAITING and request.study not in self._announced:
+            self._announced.add(request.study)
+            self.notify(f"a study of {request.user} waits for your approval: {request.study[:100]}")
+        about = json.dumps(decided).encode()
         self.admission.release(request, len(about))
         return {"kind": "proposal"}, {"about": about}
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 from collections import namedtuple
 from datetime import UTC, datetime, timedelta
 
@@ -158,3 +159,31 @@ def test_a_ledger_that_was_restored_is_to_be_confirmed(kits, config, capsys):
     assert "fedspan site confirm-ledger site.toml" in every_problem_has_a_remedy(out)
     ledger.confirm()
     assert findings(capsys, kits / "north", "--config", config)[0] == 0
+
+
+def test_behind_a_proxy_the_proxy_is_the_way(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_command, "_ntp", lambda: None)
+    provision(
+        FederationPlan("clinics", "no.such.name.invalid", 8002, ("north", "south"), {"alice": "analyst"}), tmp_path
+    )
+
+    def refuse(server):
+        link, _ = server.accept()
+        link.recv(1024)
+        link.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+        link.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        proxy = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("https_proxy", f"http://{proxy}")
+        thread = threading.Thread(target=refuse, args=(server,), daemon=True)
+        thread.start()
+        code, out = findings(capsys, tmp_path / "alice")
+        thread.join(60)
+    assert code == 1
+    assert f"the proxy {proxy} answers 'HTTP/1.1 403 Forbidden'" in every_problem_has_a_remedy(out)
+    assert "of the coordinator is not known" not in out
+    monkeypatch.setattr(doctor_command, "trouble", lambda kit, seconds: None)
+    code, out = findings(capsys, tmp_path / "alice")
+    assert code == 0, out
+    assert f"accepts connections through the proxy {proxy}" in out

@@ -16,6 +16,7 @@ from pathlib import Path
 from fedspan.cli.console import print_line
 from fedspan.engines.members.enrolment import COORDINATOR
 from fedspan.engines.nvflare.setup.kit import Kit, read_kit
+from fedspan.engines.nvflare.setup.reach import proxy_of, trouble
 from fedspan.engines.remote.messages.identity import Authority, Identity
 from fedspan.errors import FedspanError
 from fedspan.federation.versions import version_of
@@ -171,6 +172,14 @@ def _port(kit: Kit) -> Iterator[Finding]:
     host, _, port = kit.server.rpartition(":")
     if kit.kind == COORDINATOR:
         yield from _own_port(host, int(port))
+        return
+    if (proxy := proxy_of(kit)) is not None:  # which knows the name, and may be the only way
+        why = trouble(kit, CONNECT)
+        yield (
+            Finding(why, f"let the proxy {proxy} pass CONNECT to {kit.server}, or start the coordinator")
+            if why
+            else Finding(f"the coordinator at {kit.server} accepts connections through the proxy {proxy}")
+        )
         return
     try:
         address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][4][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import ssl
 import threading
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[nvflare]' in a checkout")
+from fedspan.engines.members.certificates import issue, read_certificate
 from fedspan.engines.nvflare.client.user_session import ServerOfflineError, UserSession
 from fedspan.engines.nvflare.setup import reach
 from fedspan.engines.nvflare.setup.kit import parse_plan, read_kit
@@ -81,6 +83,17 @@ def test_each_reason_has_its_sentence(kits, listening):
     (copied / "startup" / "rootCA.pem").write_bytes(root)
     refused = reach.trouble(replace(kit_at(kits / "theirs" / "alice", listening), path=copied))
     assert refused in ("the coordinator refuses this kit: tlsv1 alert unknown ca", reach.ENDED)
+
+
+def test_a_certificate_of_ones_own_that_has_ended_is_named(kits, listening):
+    expired, authority = kits / "expired", kits / "ours" / "authority"
+    shutil.copytree(kits / "ours" / "alice", expired)
+    root, key = (expired / "startup" / "rootCA.pem").read_bytes(), (authority / "root.key").read_bytes()
+    public = read_certificate((expired / "startup" / "client.crt").read_bytes()).public_key()
+    (expired / "startup" / "client.crt").write_bytes(issue(root, key, public, "alice", "analyst", days=-0.5))
+    why = reach.trouble(kit_at(expired, listening))
+    assert "the certificate of alice is valid from" in why
+    assert "let the authority renew it" in why
 
 
 @pytest.mark.parametrize("listening", ["http/1.1"], indirect=True)

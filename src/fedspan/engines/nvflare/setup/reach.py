@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from fedspan.engines.members.certificates import read_certificate
 from fedspan.engines.nvflare.setup.kit import Kit
 
 #: Seconds for a handshake, and for the coordinator's verdict after it.
@@ -40,13 +42,29 @@ def trouble(kit: Kit, seconds: float = DEADLINE) -> str | None:
                 link.settimeout(VERDICT)
                 if kit.transport == "http":  # it speaks second
                     link.sendall(b"GET / HTTP/1.1\r\nHost: coordinator\r\nConnection: close\r\n\r\n")
-                return None if link.recv(1) else ENDED
+                return None if link.recv(1) else _ended(kit, ENDED)
             except TimeoutError:
                 return None
             except ConnectionError:
-                return ENDED
+                return _ended(kit, ENDED)
+    except ssl.SSLCertVerificationError as error:
+        return in_words(error)
+    except ssl.SSLError as error:
+        return _ended(kit, in_words(error))
     except OSError as error:
         return in_words(error)
+
+
+def _ended(kit: Kit, otherwise: str) -> str:
+    """Return why the coordinator may have ended the connection: the kit's own certificate is not valid, for one."""
+    own, now = read_certificate((kit.path / "startup" / "client.crt").read_bytes()), datetime.now(UTC)
+    if own.not_valid_before_utc <= now <= own.not_valid_after_utc:
+        return otherwise
+    return (
+        f"the certificate of {kit.name} is valid from {own.not_valid_before_utc:%Y-%m-%d %H:%M} to "
+        f"{own.not_valid_after_utc:%Y-%m-%d %H:%M}, and the clock here says {now:%Y-%m-%d %H:%M} (UTC): let the "
+        "authority renew it and 'join' with its newest list, or set this machine's clock"
+    )
 
 
 def in_words(error: OSError) -> str:

@@ -15,6 +15,8 @@ from tests.report.chromium import PATIENCE, Chromium, find_chromium
 
 from .owned_example import Clinic, example_plan
 
+RUN = "FedStandardScaler#0 token"
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium, chromium-browser or google-chrome"),
@@ -55,6 +57,15 @@ def exported(browser, folder):
     return [json.loads(line) for line in (folder / "audit-a.jsonl").read_text().splitlines()]
 
 
+def first_call(clinic, plan):
+    """Let the first step of an approved study run; return it."""
+    step = plan.runs[0].steps[0]
+    payload = {"widest": json.loads(step.parameters["widest"][0])}
+    reply = clinic.desk.ask(step.step, run=RUN, study="ticket-1", payload=payload, how=step.how)
+    assert not isinstance(reply, str), reply
+    return step
+
+
 def text(browser):
     return browser.run("document.body.innerText")
 
@@ -84,17 +95,7 @@ def test_an_owner_approves_refuses_stops_and_exports(browser, clinic, tmp_path):
 
         press(browser, "Approve once")
         assert clinic.decisions.proposals["ticket-1"].state == "once"
-        run = "FedStandardScaler#0 token"
-        step = plan.runs[0].steps[0]
-        reply = clinic.desk.ask(
-            step.step,
-            run=run,
-            study="ticket-1",
-            payload={"widest": json.loads(step.parameters["widest"][0])},
-            how=step.how,
-        )
-        assert not isinstance(reply, str), reply
-
+        run, step = RUN, first_call(clinic, plan)
         browser.open(server.address, width=1200)
         assert "1 of at most" in text(browser)
         browser.run("document.querySelector('.study.run [name=why]').value = 'enough'")
@@ -116,8 +117,11 @@ def test_an_owner_approves_refuses_stops_and_exports(browser, clinic, tmp_path):
 
 def test_a_run_that_was_interrupted_is_not_shown_as_running(browser, clinic, monkeypatch):
     """It may be resumed, so the owner can still stop it."""
-    run = "FedPCA#0 token"
-    clinic.desk.ask(SUMS, run=run)
+    run, plan = RUN, example_plan()
+    clinic.propose(plan=plan)
+    clinic.desk.ask(SUMS, run="FedPCA#0 other")  # refused: not one of this site's runs
+    clinic.decisions.decide("ticket-1", "once")
+    first_call(clinic, plan)
     assert [one.run for one in SiteView(clinic.config).running] == [run]
     monkeypatch.setattr(site_view, "SILENT", -1.0)
     view = SiteView(clinic.config)

@@ -62,7 +62,8 @@ class Chromium:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START, *map(str, ends), *command],
             pass_fds=ends,
-            env={**os.environ, "TMPDIR": "/tmp"},  # where it has a socket, whose path must be short
+            # Its socket needs a short path, and a download into a folder with umlauts their encoding.
+            env={**os.environ, "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8"},
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

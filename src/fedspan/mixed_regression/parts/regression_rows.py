@@ -24,6 +24,8 @@ from fedspan.sums.row_blocks import n_columns
 _BLOCK_BYTES = 2**22
 #: Larger tables are read in blocks, and their transforms' rows are not held.
 _ONCE_BYTES = 2**26
+#: So few steps take no longer than what a site prepares, however few its rows.
+_FEW_STEPS = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,8 @@ def once_descended(site: Site, models: Matrix, rate: float, steps: int) -> tuple
     """
     n, d = len(site), n_columns(site)
     m = min(n, d)
-    if site.streamed or 4 * steps * n * d > 2 * n * d * m + 9 * m**3 or 8 * n * d > _ONCE_BYTES:
+    many = steps > _FEW_STEPS and 4 * steps * n * d > 2 * n * d * m + 9 * m**3
+    if site.streamed or many or 8 * n * d > _ONCE_BYTES:
         return None
     X, y = np.asarray(next(site.batches(max(1, n))).X, dtype=np.float64), target(site)
     E = [y - X.dot(model) for model in models]  # a product with few columns takes twice as long

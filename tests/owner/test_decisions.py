@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 import time
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedspan as fs
@@ -22,6 +24,7 @@ from tests.engines.remote.people import authority, user
 from .owner_desk import NUMBERS, OFFER, SUMS, Desk, Wires
 
 REQUIRED = 'approval = "required"'
+CENTRED = "sums.centred_sums"
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +87,61 @@ def test_single_replies_are_counted_apart_from_secure_sums(desk):
     assert "at most 1 calls" in desk.ask(**more, over={"how": "sum"})
     asked = {"session": "Demo#0 x/1/0", "what": SUMS, **NUMBERS}
     assert "key" in desk.ask(OFFER, payload=asked, **more)
+
+
+def test_a_second_line_about_a_step_allows_no_more_of_the_first(desk):
+    """One call with one array was approved, and nine with another: ten with the first one left."""
+    first, second = np.full(2, 0.5), np.full(2, 2.0)
+    steps = [PlannedStep(CENTRED, n, parameters={"centre": value_texts(v)[-1:]}) for v, n in ((first, 1), (second, 9))]
+    approved(desk, planned=StudyPlan("x", (PlannedRun("Demo", "", tuple(steps)),)))
+    ask = {"payload": {"centre": first}, "run": "Demo#0 x", "study": "t1"}
+    assert "sum" in desk.ask(CENTRED, **ask)
+    assert "at most 1 calls" in desk.ask(CENTRED, number=1, after=0, **ask)
+
+
+def test_a_reply_that_was_not_logged_counts_when_it_is_repeated(desk, monkeypatch):
+    """A process that ended between its record of the reply and its log gave one reply more than was approved."""
+    approved(desk, planned=plan(1))
+
+    def ended(*given):
+        raise SystemExit
+
+    monkeypatch.setattr(desk.worker.admission, "_write", ended)
+    with pytest.raises(SystemExit):
+        desk.ask(run="Demo#0 x", study="t1")
+    desk.open()
+    for _ in range(2):  # a repeated one, counted once
+        assert "sum" in desk.ask(run="Demo#0 x", study="t1")
+    assert [line["ran"] for line in desk.lines()] == [True, False]
+    assert "at most 1 calls" in desk.ask(run="Demo#0 x", study="t1", number=1, after=0)
+
+
+def test_calls_that_a_lost_disk_needs_again_are_as_many_as_were_approved(desk):
+    """Each counted twice: the second one was refused, and a study that had used its calls could not be resumed."""
+    mean = PlannedStep(CENTRED, 1, "mean", parameters={"centre": value_texts(np.ones(2))[-1:]})
+    asked = PlannedStep(CENTRED, 3, parameters={"centre": value_texts(np.zeros(2))[-1:]})
+    approved(desk, planned=StudyPlan("x", (PlannedRun("Demo", "", (mean, asked)),)))
+    ask = {"payload": {"centre": np.zeros(2)}, "run": "Demo#0 x", "study": "t1"}
+    for number in range(3):
+        assert "sum" in desk.ask(CENTRED, number=number, after=number - 1, **ask)
+    desk.worker.close()
+    shutil.rmtree(desk.folder / "store")
+    desk.open()
+    for number in range(3):
+        assert desk.ask(CENTRED, number=number, after=number - 1, kind="redo", **ask) == "done"
+    assert "at most" in desk.ask(CENTRED, number=3, after=2, **ask)
+
+
+def test_a_call_that_is_done_again_does_not_tell_whether_it_fails(tmp_path):
+    """At a site that gives secure sums only, a transform that scales rows out of range found the largest cell."""
+    desk = Desk(tmp_path / "site", 'level = "secure"')
+    largest = float(np.abs(pd.read_csv(desk.folder / "rows.csv")["a"]).max())
+    for number, factor in enumerate((1e3, 0.9)):
+        scale = np.array([largest * factor / np.finfo(float).max, 1.0])
+        view = Transform("sums.standardize", {"mean": np.zeros(2), "scale": scale}, ("a", "b"))
+        assert desk.ask(run=f"r{number}", kind="redo", transforms=(view,)) == "done"
+    assert [line["outcome"] for line in desk.lines()] == ["answered"] * 2
+    desk.worker.close()
 
 
 def test_two_arrays_whose_digests_agree_in_64_bits_are_two(desk, monkeypatch):
@@ -172,6 +230,18 @@ def test_always_covers_the_same_plan_of_the_same_user_and_no_other(desk):
     decisions.decide("t1", REFUSED, "no more")
     assert not decisions.propose("alice", "t5", plan()).approved
     assert "has refused this study: no more" in desk.ask(run="Demo#0 x", study="t2", number=1, after=0)
+
+
+def test_one_approval_after_a_lasting_one_leaves_no_other_study_approved(desk):
+    """Studies that were proposed while their plan was approved for good ran on after the owner had approved it once."""
+    approved(desk, decision=ALWAYS)
+    decisions = Decisions(desk.owned.file.decisions)
+    assert all(decisions.propose("alice", f"later {k}", plan()).approved for k in range(3))
+    assert "sum" in desk.ask(run="Demo#0 x", study="later 0")
+    decisions.decide("t1", ONCE)
+    for k in range(3):
+        assert "has not decided" in desk.ask(run=f"Demo#{k} x", study=f"later {k}", number=k, after=k - 1)
+    assert "sum" in desk.ask(run="Demo#9 x", study="t1")
 
 
 def test_a_refusal_has_the_owners_reason(desk):

@@ -21,7 +21,7 @@ from fedspan.federation.site.transforms import Transform, installed_transforms
 from fedspan.federation.versions import version_of
 from fedspan.owner.allowed_steps import SECURE_SUM, allows_transform, is_public
 from fedspan.owner.audit_log import AuditLog, AuditLogError, as_logged, call_kind
-from fedspan.owner.decisions import ALWAYS, REFUSED, Decisions, find_step_of
+from fedspan.owner.decisions import ALWAYS, REFUSED, Decisions, find_steps_of
 from fedspan.owner.rules import LEAST_SITES, STEP_SECONDS, Rules
 from fedspan.owner.study_plan import StudyPlan
 from fedspan.privacy import Ledger
@@ -153,6 +153,10 @@ class Admission:
         rules = self._rules
         if self.decisions is not None:
             self.decisions.check_open(request.run)
+        if request.repeated and request.payload is not None and self.log is not None:
+            # The site may have ended before the line was written: then this reply has yet to be counted.
+            counted = self.log.calls(request.run, request.step, "", request.transforms)
+            request.repeated = counted.has(request.run, request.number, request.stage)
         if rules is not None:
             if rules.approval:
                 self._check_approved(request)
@@ -193,12 +197,12 @@ class Admission:
         if request.payload is None:  # a later round of a sum, which reads no data: the first one was judged
             return
         how = call_kind(request.how, request.stage)
-        planned = find_step_of(run, request.step, how, request.transforms)
-        other = planned.other(request.payload, request.views)
-        if other:
-            raise PolicyError(f"step {request.step!r} is not as this site's owner approved it: {other}")
+        planned = find_steps_of(run, request.step, how, request.transforms)
+        others = [one.other(request.payload, request.views) for one in planned]
+        if all(others):
+            raise PolicyError(f"step {request.step!r} is not as this site's owner approved it: {others[0]}")
         calls = self.log.calls(request.run, request.step, how, request.transforms)
-        most = sum(one.calls for one in run.steps if one.fits(request.step, how, request.transforms))
+        most = sum(one.calls for one in planned)
         if not request.repeated and calls.after(request.run, request.number, request.stage) > most:
             raise PolicyError(
                 f"this site's owner approved at most {most:,} calls of step {request.step!r} in this run, and they "

@@ -47,6 +47,10 @@ class DailyRounds:
         counted = self._counted.get((run, call), Counter())
         return self.total + (counted[_slot(stage)] + 1 > max(counted.values(), default=0))
 
+    def has(self, run: str, call: int, stage: str) -> bool:
+        """Return whether a call was counted."""
+        return self._counted.get((run, call), Counter())[_slot(stage)] > 0
+
     def add(self, run: str, call: int, stage: str) -> None:
         """Count one more call."""
         self.total = self.after(run, call, stage)
@@ -123,7 +127,7 @@ class AuditLog:
         if fields["ran"]:
             call = fields["run"], fields["call"], fields["stage"]
             self._rounds.setdefault(fields["who"], DailyRounds()).add(*call)
-            for how in ("", call_kind(fields["how"], fields["stage"])):
+            for how in {"", call_kind(fields["how"], fields["stage"])}:
                 kind = fields["run"], fields["step"], how, tuple(fields["transforms"])
                 self._calls.setdefault(kind, DailyRounds()).add(*call)
 

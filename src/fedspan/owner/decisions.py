@@ -179,9 +179,11 @@ class Decisions:
         else:
             self._always.pop(key, None)
         for one in self.proposals.values():
-            same = one is proposal or ((one.who, one.plan.digest) == key and one.state in (ALWAYS, WAITING))
+            same = (one.who, one.plan.digest) == key and one.state in (ALWAYS, WAITING)
             if one is proposal or (same and fields["decision"] != ONCE):
                 one.state, one.why, one.decided = fields["decision"], fields["why"], fields["when"]
+            elif same:  # what ran as long as nothing changes waits for a decision of its own
+                one.state = WAITING
 
     def _take_begun(self, fields: Mapping[str, Any]) -> None:
         self.proposals[fields["ticket"]].runs[fields["run"]] = int(fields["place"])
@@ -225,11 +227,14 @@ def run_name(run: str) -> str:
     return run.rpartition(" ")[0].rpartition("#")[0] or run
 
 
-def find_step_of(planned: PlannedRun, step: str, how: str, transforms: tuple[str, ...]) -> PlannedStep:
-    """Return the planned step that a call is one of, or refuse it."""
-    for one in planned.steps:
-        if one.fits(step, how, transforms):
-            return one
+def find_steps_of(planned: PlannedRun, step: str, how: str, transforms: tuple[str, ...]) -> list[PlannedStep]:
+    """Return the planned step that a call may be one of, for each way of putting it, or refuse the call.
+
+    Calls put in one way have one count, so that a second line of a plan about them allows no more of the first one.
+    """
+    found = {one.how: one for one in reversed(planned.steps) if one.fits(step, how, transforms)}
+    if found:
+        return list(found.values())
     if any(one.step == step for one in planned.steps):
         raise PolicyError(f"step {step!r} is in the study that the owner approved, but not put in this way")
     raise PolicyError(f"step {step!r} is not in the study that this site's owner approved")

@@ -7,6 +7,7 @@ call gets the reply that was given before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,6 +20,8 @@ from fedspan.federation.site.site import Site
 from fedspan.federation.site.state import NO_CHANGES, Changes
 from fedspan.federation.site.step_runner import Runner, StepRunner, refuse_without_noise
 from fedspan.wire import Message, canonical
+
+_log = logging.getLogger("fedspan.site")
 
 #: Errors whose sentences are about calls and accounts, never about rows: a strict ledger lets them leave.
 WITHOUT_ROWS = (BudgetError, LedgerError, LostSumError, PolicyError, UnknownStepError)
@@ -124,7 +127,8 @@ class SiteHost:
     def perform(self, call: Call, payload: Message, after: int, silent: bool = False) -> Delivery:
         """Run one call and return its reply. What a step raises is raised here.
 
-        A `silent` call is run for what it does to the state: its reply is empty, so that it may be one of secure sums.
+        A `silent` call is run for what it does to the state. Its reply is empty, also where the step fails, so that it
+        may be one of secure sums.
         """
         run = self._runs.get(call.run) or self._run(call.run)
         number = call.number
@@ -169,10 +173,14 @@ class SiteHost:
         except Exception as error:
             if self._records is not None:
                 self._records.failed(call, after)
-            if ledger is None or not ledger.strict or isinstance(error, WITHOUT_ROWS):
+            strict = ledger is not None and ledger.strict
+            if isinstance(error, WITHOUT_ROWS) or not (strict or silent):
                 raise
-            # The same words whether the step failed or not.
-            refuse_without_noise(call, self.site.in_call(context), replied=True)
+            if strict:  # the same words whether the step failed or not
+                refuse_without_noise(call, self.site.in_call(context), replied=True)
+            if silent:  # as in a secure sum, whether the step fails for the rows is not revealed
+                _log.warning("step %r, done again at site %r, fails: %s", context.step, self.site.name, error)
+                return Delivery(call.number, {}, -1, NO_CHANGES)
             raise FedspanError(
                 f"step {context.step!r} failed at site {self.site.name!r}, whose strict ledger keeps the reason at the "
                 "site"

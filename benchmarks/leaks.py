@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 import fedspan as fs
@@ -138,7 +139,7 @@ def _curve() -> dict[str, float]:
     for n_y, rounds in [(n_y, 50) for n_y in CURVE] + [(500, 0)]:
         found, B = data.posted(n_y, rounds)
         rebuilt = trilaterate(B, found.points)
-        error, named = relative_error(rebuilt.rows, data.X), reidentified(rebuilt.rows, data.X)
+        error, named = relative_error(rebuilt.rows, data.X), reidentified(B, data.X, cdist(data.X, found.points))
         plain, filled = psnr(rebuilt.rows, data.X, UNIT), psnr(fill(rebuilt, data.public), data.X, UNIT)
         recall, accuracy = data.use(found, B, None if rounds else False)
         said = "" if rounds else "  (landmarks that learned nothing: rounds=0)"

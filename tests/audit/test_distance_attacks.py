@@ -61,6 +61,16 @@ def test_public_rows_that_do_not_fit_are_refused(rows, public):
         fill(found, public)
 
 
+def test_a_list_of_candidates_recognises_rows_by_their_distances_to_few_landmarks(rows):
+    """Also rows whose rebuilt part is nearest to that of others."""
+    X, _, Y = rows
+    few = np.linalg.norm(X[:, None] - Y[:3], axis=2)
+    assert reidentified(trilaterate(few, Y[:3]).rows, X) < 0.8
+    card = audit(Received("x", "y", landmarks=Y[:3], distances=few.astype(np.float32)), truth=X)
+    assert card.entries[0].measures["reidentified"] > 0.99
+    assert "recognised" in card.entries[0].verdict
+
+
 def test_public_rows_and_single_sums_have_entries_of_their_own(table):
     X, sites = table
     model = fs.FedSpectralClustering(2, n_landmarks=4, rounds=5, random_state=0).fit(X, sites=sites)

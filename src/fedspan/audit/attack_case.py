@@ -15,6 +15,7 @@ from fedspan.audit.received import Received, without_names
 from fedspan.audit.row_measures import Bounds, check_bounds, matched_order, psnr, reidentified, relative_error
 from fedspan.audit.trilateration import Rebuilt, trilaterate
 from fedspan.errors import InputError
+from fedspan.linalg.kernels.gaussian_kernel import squared_distances
 
 #: The attacker's own estimate of its error, as a part of the measured error, below which the two contradict each other.
 _DOUBTFUL = 0.8
@@ -87,7 +88,21 @@ class Case:
         found = {"relative_error": relative_error(rows, self.truth)}
         if self.bounds is not None:
             found["psnr"] = psnr(self.raw(rows), self.raw(self.truth), self.bounds)
-        return {**found, "reidentified": reidentified(rows, self.truth)}
+        return {**found, "reidentified": self._recognised(rows)}
+
+    def _recognised(self, rows: Array) -> float:
+        """Return the share of rows that a list of candidates recognises, by what was rebuilt or by their distances.
+
+        What was rebuilt lacks a row's part outside the landmarks, whose length distances have.
+        """
+        assert self.truth is not None
+        named, found, own = reidentified(rows, self.truth), self.received, self.rebuilt
+        if own is None or rows is not own.rows:
+            return named
+        assert found.landmarks is not None
+        assert found.distances is not None
+        apart = np.sqrt(squared_distances(self.truth - own.centre, found.landmarks - own.centre))
+        return max(named, reidentified(found.distances, self.truth, apart))
 
 
 def case_of(
@@ -176,7 +191,7 @@ def _verdict(found: Mapping[str, float], facts: Mapping[str, Any], *, doubtful: 
     if error < 1e-3:
         return f"Every row is rebuilt, to {error:.1g} of the rows' spread: the coordinator has the data."
     if named >= 0.5:
-        return f"{named:.1%} of the rows are recognised among all by what was rebuilt ({error:.2g} of the spread off)."
+        return f"{named:.1%} of the rows are recognised among all ({error:.2g} of the spread off)."
     if error < 0.9:
         return f"Rows are rebuilt in part ({error:.2g} of the spread off), and {named:.1%} of them are recognised."
     if error < 1:

@@ -49,10 +49,11 @@ def psnr(rebuilt: Array, truth: Array, bounds: Bounds) -> float:
     return 10 * math.log10((high - low) ** 2 / error) if error else math.inf
 
 
-def reidentified(rebuilt: Array, truth: Array) -> float:
+def reidentified(rebuilt: Array, truth: Array, seen: Array | None = None) -> float:
     """Return the share of rebuilt rows whose nearest true row is the right one, or equal to it.
 
-    Of more than 5000 rows, about 5000 at equal distances are searched for, among all.
+    Of more than 5000 rows, about 5000 at equal distances are searched for, among all. With `seen` (n, k) it is that of
+    received rows (n, k), and `seen` is what would have been received of each true row.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def reidentified(rebuilt: Array, truth: Array) -> float:
     0.6667
     """
     tried = np.arange(0, len(truth), -(-len(truth) // _TRIED_ROWS))
-    nearest, _ = nearest_rows(rebuilt[tried], truth)
+    nearest, _ = nearest_rows(rebuilt[tried], truth if seen is None else seen)
     return float((truth[nearest] == truth[tried]).all(axis=1).mean())
 
 

@@ -147,6 +147,33 @@ def test_a_file_that_changes_in_a_run_fails_the_site_and_is_read_afterwards(writ
     assert sum(len(batch.X) for batch in owned.site.batches(100)) == 3000
 
 
+def test_cells_of_a_damaged_file_stay_at_the_site(tmp_path):
+    """The reader's words have them: these are a note, for the site's own log."""
+    file = tmp_path / "rows.csv"
+    for last in ("secret-cell,2", "1,2,secret-cell"):
+        file.write_text("a,b\n" + "1.5,2.5\n" * 400_000 + last)
+        with pytest.raises(InputError) as caught:
+            list(fs.stream(file).batches(1000))
+        assert "secret" not in str(caught.value)
+        assert "secret" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"\xff" * 40])
+def test_a_damaged_file_with_the_old_time_is_refused_in_a_sentence(write_site, tmp_path, damage):
+    file = tmp_path / "rows.parquet"
+    words = pa.table({"w": [f"secret{k}" for k in range(3000)]})
+    pq.write_table(words, file, compression="none", use_dictionary=False)
+    owned = read_owned_site(write_site('file = "rows.parquet"\nstream = true'))
+    data, stat = bytearray(file.read_bytes()), file.stat()
+    at = data.index(b"secret77") - (4 if len(damage) > 2 else 0)
+    data[at : at + len(damage)] = damage
+    file.write_bytes(data)
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(InputError, match="its file can't be read: its cells are damaged") as caught:
+        list(owned.site.batches(100))
+    assert "cr77" not in str(caught.value)
+
+
 def test_the_owner_checks_a_site_that_streams(write_site, folder, capsys):
     path = write_site(f"{DATA}\nstream = true")
     assert main(["site", "check", str(path)]) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedspan.errors import InputError
+from fedspan.errors import InputError, with_note
 from fedspan.federation.site.row_stream import RowStream
 
 if TYPE_CHECKING:
@@ -135,7 +136,11 @@ class _Files(_Table):
         schema = self._dataset.schema
         self.feature_names = _known(columns, schema.names, self.label)
         self.text = True in [_is_text(schema.field(name).type, name, self.label, text) for name in self.feature_names]
-        rows = self._dataset.count_rows() if where is None else sum(batch.num_rows for batch in self._read([], 2**16))
+        if where is None:
+            with self._reading():
+                rows = self._dataset.count_rows()
+        else:
+            rows = sum(batch.num_rows for batch in self._read([], 2**16))
         self.shape = (int(rows), len(self.feature_names))
 
     def stamp(self) -> str:
@@ -164,7 +169,9 @@ class _Files(_Table):
         names = list(self.feature_names or ())
         for batch in self._read(names, rows):
             if batch.num_rows:
-                yield _values(batch, names, text=self.text)
+                with self._reading():
+                    block = _values(batch, names, text=self.text)
+                yield block
 
     def _read(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Yield batches of some columns, of the rows that are kept."""
@@ -172,16 +179,34 @@ class _Files(_Table):
 
         self._refuse_changed()
         tested = () if self._where is None else self._where.columns
-        try:
-            for batch in _dataset_batches(self._dataset, list(dict.fromkeys([*names, *tested])), rows):
-                if self._where is None:
-                    yield batch
-                else:
-                    yield from self._where.kept(pa.table(batch), self.label).combine_chunks().to_batches()
-        except pa.ArrowException as error:
-            self._refuse_changed()
-            raise InputError(f"{self.label} can't be read: {error}") from None
+        batches = _dataset_batches(self._dataset, list(dict.fromkeys([*names, *tested])), rows)
+        while True:
+            with self._reading():
+                batch = next(batches, None)
+            if batch is None:
+                break
+            if self._where is None:
+                yield batch
+            else:
+                yield from self._where.kept(pa.table(batch), self.label).combine_chunks().to_batches()
         self._refuse_changed()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Refuse files that can't be read: the reader's words, which may hold cells, stay at the site."""
+        import pyarrow as pa
+
+        try:
+            yield
+            return
+        except (pa.ArrowException, OSError) as error:
+            note, kind = f"{self.label} can't be read: {error}", type(error).__name__
+        self._refuse_changed()
+        found = InputError(
+            f"{self.label} can't be read: its cells are damaged, or of another kind than its first rows ({kind}): "
+            "export it again"
+        )
+        raise with_note(found, note)
 
     def _refuse_changed(self) -> None:
         if self._files() != self._opened:

@@ -164,6 +164,19 @@ def test_a_small_file_does_not_unfold_to_gigabytes(tmp_path):
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize(("shape", "kind"), [((10**9, 0), "<f8"), ((0, 2**40), "<f8"), ((10**12,), "|S0")])
+def test_arrays_that_are_longer_than_their_bytes_are_refused(tmp_path, shape, kind):
+    """A file of 400 bytes held a mean of 10^12 columns."""
+    npy = io.BytesIO()
+    np.lib.format.write_array_header_1_0(npy, {"descr": kind, "fortran_order": False, "shape": shape})
+    estimator = {"estimator": "FedStandardScaler", "params": {}, "fitted": {"mean_": {"array": 0}}}
+    with zipfile.ZipFile(tmp_path / "model", "w") as archive:
+        archive.writestr("model.json", json.dumps({"format": 1, "estimator": estimator}))
+        archive.writestr("0.npy", npy.getvalue())
+    with pytest.raises(InputError, match="longer than its bytes"):
+        fs.load(tmp_path / "model")
+
+
 def test_packed_parts_that_name_one_another_unfold_once(tmp_path):
     """Four lists of sixty parts each, each naming the next list, were 13 million numbers in 1,500 bytes."""
     lists = [{"list": [{"packed": place + 1}] * 2} for place in range(3)] + [{"list": [1.5]}]

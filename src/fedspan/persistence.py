@@ -26,6 +26,7 @@ from fedspan.checks import MOST_BRACKETS, json_value
 from fedspan.durable.whole_file import temporary_beside
 from fedspan.errors import InputError
 from fedspan.federation import RunRecord
+from fedspan.wire import is_long_and_empty
 
 FORMAT = 1
 _OUTPUT = "_sklearn_output_config"  # where scikit-learn keeps the choice of ``set_output``
@@ -177,6 +178,8 @@ def _of_file(path: str | os.PathLike[str]) -> Any:
                 raise InputError(f"{path} has model format {described.get('format')!r}, this fedspan reads {FORMAT}")
             files = [io.BytesIO(archive.read(f"{number}.npy")) for number in range(len(archive.namelist()) - 1)]
         arrays = Arrays(np.lib.format.read_array(file, allow_pickle=False) for file in files)
+        if any(map(is_long_and_empty, arrays)):
+            raise InputError(f"{path} is not a fedspan model: it holds arrays that are longer than its bytes")
         model = _made(described["estimator"], arrays)
     except FileNotFoundError:
         raise InputError(

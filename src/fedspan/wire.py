@@ -213,6 +213,11 @@ def as_array(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)
 
 
+def is_long_and_empty(array: NDArray[Any]) -> bool:
+    """Return whether an array takes no bytes, and has an axis so long that its reader may run out of memory."""
+    return not array.nbytes and max(array.shape, default=0) > LONGEST_EMPTY_AXIS
+
+
 def non_finite_key(message: Message) -> str | None:
     """Return the first key whose value holds NaN or infinity, or ``None``."""
     for key, value in message.items():
@@ -247,7 +252,7 @@ def _key_head(key: object, what: str = "message") -> bytes:
 
 
 def _canonical_value(key: str, value: object, what: str) -> Value:
-    if isinstance(value, np.ndarray) and not value.size and max(value.shape) > LONGEST_EMPTY_AXIS:
+    if isinstance(value, np.ndarray) and is_long_and_empty(value):
         raise MessageError(f"{what} key {key!r} holds an array without entries, of the shape {value.shape}")
     if isinstance(value, np.ndarray):
         return _canonical_array(key, value, what)

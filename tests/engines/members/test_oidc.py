@@ -182,7 +182,10 @@ def test_users_of_the_provider_enroll_by_commands(provider, tmp_path, capsys, mo
     assert main(approve) == 2
     assert "not by this person's login" in capsys.readouterr().err
     assert main(["federation", "remove", "dora", "--authority", str(hq / "authority")]) == 0
-    assert main(approve) == 0
+    assert main(approve) == 2  # the provider knows users that were removed here, and its word made them come back
+    assert "'dora' was removed from this federation: --add" in capsys.readouterr().err
+    assert main([*approve, "--add"]) == 0
+    assert main(approve) == 0  # who is back needs it no more
     provider.claims["preferred_username"] = "emil"
     assert main(enroll) == 0
     assert main(approve) == 2

@@ -125,6 +125,20 @@ def test_a_name_never_gets_a_second_identity(tmp_path, capsys):
         authority.verify(old.certificate, old.sign(b"x"), b"x")
 
 
+@pytest.mark.parametrize("claimed", ["coordinator", "olga"])
+def test_a_replaced_key_is_that_of_the_participant_after_whom_the_file_is_called(tmp_path, capsys, claimed):
+    """An analyst whose key was to be replaced sent a request of the operator, or of the coordinator, and became it."""
+    users = {"alice": "analyst", "olga": "operator"}
+    plan, out = write_plan(tmp_path / "fed.toml", ["north"], users), tmp_path / "out"
+    assert main(["federation", "init", str(plan), "--kits", "--out", str(out)]) == 0
+    request, before = str(tmp_path / "alice.request"), (out / "authority" / "members.json").read_bytes()
+    who = ["coordinator", "enroll"] if claimed == "coordinator" else ["user", "enroll", claimed]
+    assert main([*who, "--kit", str(tmp_path / "own"), "--request", request]) == 0
+    assert main(["federation", "approve", request, "--replace", "--authority", str(out / "authority")]) == 2
+    assert f"{claimed!r}: call it {claimed}.request if that is whose key" in capsys.readouterr().err
+    assert (out / "authority" / "members.json").read_bytes() == before
+
+
 def test_participants_are_added_removed_renewed_and_moved_by_commands(tmp_path, capsys):
     plan, out = write_plan(tmp_path / "fed.toml", ["north", "south"], {"alice": "analyst"}), tmp_path / "out"
     assert main(["federation", "init", str(plan), "--kits", "--out", str(out)]) == 0
@@ -232,7 +246,7 @@ def test_a_command_refuses_the_kit_of_another_participant(kits, tmp_path, capsys
 def test_a_kill_while_a_list_is_installed_is_made_good(tmp_path, monkeypatch):
     plan, out = write_plan(tmp_path / "fed.toml", ["north", "south"], {"alice": "analyst"}), tmp_path / "out"
     assert main(["federation", "init", str(plan), "--kits", "--out", str(out)]) == 0
-    hq, kit, request = tmp_path / "hq", out / "north", tmp_path / "r"
+    hq, kit, request = tmp_path / "hq", out / "north", tmp_path / "north.request"
     (out / "authority").rename(hq)
     assert main(["site", "enroll", "north", "--kit", str(kit), "--request", str(request)]) == 0
     assert main(["federation", "approve", str(request), "--authority", str(hq), "--replace"]) == 0

@@ -55,9 +55,15 @@ def approve(requests: list[Path], authority: Path, add: bool, replace: bool, rol
     """Approve requests, and sign a list with them."""
     folder = AuthorityFolder(authority)
     read = [read_enrolment(path) for path in requests]
+    for path, request in zip(requests, read, strict=True):
+        if replace and path.name.partition(".")[0] != request.name:  # a file may hold the request of any participant
+            raise InputError(
+                f"{path} is a request of the {request.kind} {request.name!r}: call it {request.name}.request if that "
+                "is whose key is to be replaced"
+            )
     for request in read:
         if request.token and folder.oidc is not None:
-            folder.approve_login(request)
+            folder.approve_login(request, add=add)
         else:
             folder.approve(request, role=role, add=add, replace=replace, days=days)
         member = folder.members.members[request.name]

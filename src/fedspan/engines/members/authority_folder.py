@@ -20,6 +20,8 @@ from fedspan.federation.policy import SecureSum
 
 #: Days before its end in which a certificate is renewed, unless all are named.
 RENEW_DAYS = 60
+#: In place of the person whose name it is, where a user was removed.
+_REMOVED = ""
 
 
 class AuthorityFolder:
@@ -77,18 +79,25 @@ class AuthorityFolder:
         else:
             write_whole(self.folder / "oidc.json", json.dumps(asdict(provider)).encode())
 
-    def approve_login(self, request: EnrolmentRequest) -> None:
-        """Approve a user that the identity provider names, in the role of the user's group there."""
+    def approve_login(self, request: EnrolmentRequest, *, add: bool = False) -> None:
+        """Approve a user that the identity provider names, in the role of the user's group there.
+
+        The provider may still know a user that was removed here: such a name is refused, unless it is to `add` it.
+        """
         if self.oidc is None or request.kind != "user":
             raise InputError(f"the request of {request.name} has a login, and fed.toml has no [oidc]")
         name, role, subject = check_token(self.oidc, request.token, key_digest(request.keys[request.name][1]))
         if name != request.name:
             raise InputError(f"the identity provider names {name!r}, and the request {request.name!r}")
-        known = self._as_kind(name, "user")
-        if (name in self._logins or known is not None) and self._logins.get(name) != subject:
+        known, before = self._as_kind(name, "user"), self._logins.get(name)
+        if before == _REMOVED and not add:
             raise InputError(
-                f"{name!r} takes part already, and not by this person's login: 'fedspan federation remove {name}' lets "
-                "another person have the name"
+                f"{name!r} was removed from this federation: --add lets the person of this login take part"
+            )
+        if (before or known is not None) and before != subject:
+            raise InputError(
+                f"{name!r} takes part already, and not by this person's login: 'fedspan federation remove {name}' and "
+                "'approve --add' let another person have the name"
             )
         self.invite({**self.invited, name: ("user", role)})
         self._note_logins({**self._logins, name: subject})
@@ -140,11 +149,12 @@ class AuthorityFolder:
 
     def remove(self, name: str) -> None:
         """Revoke all certificates of a participant."""
-        self._known(name)
+        kind = self._known(name).kind
         if name in (COORDINATOR, RUNNER):
             raise InputError("a federation has a coordinator: 'approve --replace' gives it another key")
         self.invite({other: about for other, about in self.invited.items() if other != name})
-        self._note_logins({other: subject for other, subject in self._logins.items() if other != name})
+        if kind == "user":
+            self._note_logins({**self._logins, name: _REMOVED})
         self._sign(self.members.without(name, f"removed on {datetime.now(UTC):%Y-%m-%d}"))
 
     def renew(self, names: Iterable[str] = (), days: float = DAYS) -> list[str]:

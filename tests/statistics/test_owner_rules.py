@@ -69,6 +69,27 @@ def test_rows_in_which_one_column_alone_is_missing_are_counted(tmp_path):
     desk.worker.close()
 
 
+@pytest.mark.parametrize(
+    ("present", "allowed"), [(60, True), (30, True), (57, False), (3, False), (1, False), (59, False)]
+)
+def test_products_over_rows_without_gaps_are_of_few_rows_where_few_have_gaps_or_none(tmp_path, present, allowed):
+    """The sums over the one row that has both columns were that row."""
+    frame = table()
+    frame.loc[present:, "b"] = np.nan
+    desk = Desk(tmp_path / "a", frame=frame)
+    payload = {**COLUMNS, "centre": np.zeros(2), "scale": np.ones(2), "largest": 9.0, **NONE}
+    found = desk.ask("describe.group_products", payload=payload)
+    desk.worker.close()
+    assert found["n"].tolist() == [present] if allowed else FEW in found
+
+
+def test_a_scale_of_zero_leaves_no_single_row_out(desk):
+    """0 / 0 is a gap: the sums over all rows, less those over the rows with another value, were that row."""
+    guessed = table()["b"][11]
+    payload = {**COLUMNS, "centre": np.array([0.0, guessed]), "scale": np.array([1.0, 0.0]), "largest": 9.0, **NONE}
+    assert FEW in desk.ask("describe.group_products", payload=payload)
+
+
 def test_the_smallest_and_largest_values_need_an_owner_who_allows_rows(desk, tmp_path):
     refused = desk.ask(EXTREMES, payload={**COLUMNS, **NONE})
     assert "does not allow step 'describe.extremes'" in refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -42,6 +43,17 @@ def test_tests_are_those_of_scipy():
         assert found_test(found, str(site), "age", "quantiles").p == pytest.approx(wanted.pvalue, rel=1e-10)
     p = found.to_frame()["p"]
     np.testing.assert_allclose(found.to_frame()["corrected"], stats.false_discovery_control(p), rtol=1e-12)
+
+
+def test_owners_may_refuse_sums_over_rows_without_gaps(monkeypatch):
+    def refused(*_):
+        raise PolicyError("numbers about few rows")
+
+    everything = site_differences(federated(TABLE)).tests
+    monkeypatch.setattr(sys.modules["fedspan.statistics.describe.site_differences"], "_scaled", refused)
+    with pytest.warns(UserWarning, match="subspaces are not compared"):
+        found = site_differences(federated(TABLE)).tests
+    assert {test.of for test in everything} - {test.of for test in found} == {"subspace"}
 
 
 def test_the_site_that_differs_is_found():

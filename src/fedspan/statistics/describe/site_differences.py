@@ -20,6 +20,7 @@ Hochberg, 1995).
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from fedspan.arrays import Counts
 from fedspan.checks import needs_pandas, real_number, whole_number
-from fedspan.errors import InputError
+from fedspan.errors import InputError, QuorumError
 from fedspan.federation import Federation, RunRecord, Site, step
 from fedspan.federation.site.parameters import Flags, Labels, Matrix, Positive, Vector
 from fedspan.linalg import subspace_distance
@@ -42,9 +43,9 @@ from fedspan.statistics.describe.parts.grouped_rows import (
     By,
     Grouping,
     Numbers,
-    fewest_rows,
     grouped_rows,
     numbers_of,
+    parts_of,
     sites_are_groups,
 )
 from fedspan.statistics.describe.parts.shown_frame import ShownFrame
@@ -62,7 +63,26 @@ _LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 _MOST_MISSING = 0.2
 
 
-@step("describe.group_products", reveals="sums", fewest=fewest_rows, fewest_in_sums=False, by_site=sites_are_groups)
+def _fewest_whole(
+    site: Site, columns: Numbers, centre: Vector, scale: Vector, by: int, groups: Labels, **payload: Any
+) -> int:
+    """Return the number of rows of the smallest set that a sum is about, or leaves out: groups, rows with gaps.
+
+    Where the scale of a column is 0, its values at the centre are gaps.
+    """
+    whole_rows = np.asarray(~np.isnan(_scaled(site, columns, centre, scale)).any(axis=1))
+    sets = [
+        np.count_nonzero(whole_rows[part] == is_one) for part in parts_of(site, by, groups) for is_one in (True, False)
+    ]
+    return min((size for size in sets if size), default=0)
+
+
+def _scaled(site: Site, columns: Numbers, centre: Vector, scale: Vector) -> Matrix:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray((numbers_of(site, columns) - centre) / scale)
+
+
+@step("describe.group_products", reveals="sums", fewest=_fewest_whole, fewest_in_sums=False, by_site=sites_are_groups)
 def local_group_products(
     site: Site, columns: Numbers, centre: Vector, scale: Vector, by: By, groups: Labels, largest: Positive
 ) -> dict[str, Any]:
@@ -70,7 +90,7 @@ def local_group_products(
 
     Values further than `largest` from the centre, in units of the scale, are moved there.
     """
-    Z = np.clip((numbers_of(site, columns) - centre) / scale, -largest, largest)
+    Z = np.clip(_scaled(site, columns, centre, scale), -largest, largest)
     parts = grouped_rows(site, by, groups)
     d = len(columns)
     n, sums = np.zeros(len(parts), dtype=np.int64), np.zeros((len(parts), d))
@@ -325,21 +345,23 @@ class _Subspaces:
 def _subspaces(
     seen: Federation, columns: TableColumns, moments: GroupMoments, grouping: Grouping, rank: int
 ) -> _Subspaces:
-    """Request the products of the scaled columns that have values nearly everywhere."""
+    """Request the products of the scaled columns that have values nearly everywhere.
+
+    Owners do not allow it where few rows have gaps: then subspaces are not compared.
+    """
     numbers, std = columns.numbers, moments.std[0]
     kept = np.isfinite(std) & (std > 0) & (moments.n[0] >= (1 - _MOST_MISSING) * moments.rows[0])
     wanted = numbers[kept]
     d, groups = len(wanted), 1 + len(grouping.names)
+    nothing = _Subspaces(np.zeros(groups, dtype=np.int64), np.zeros((groups, d)), np.zeros((groups, d, d)), 0)
     if d < 2:
-        return _Subspaces(np.zeros(groups, dtype=np.int64), np.zeros((groups, d)), np.zeros((groups, d, d)), 0)
-    total = seen.sum(
-        local_group_products,
-        columns=wanted,
-        centre=moments.mean[0, kept],
-        scale=std[kept],
-        largest=1e6,
-        **grouping.payload,
-    )
+        return nothing
+    about = {"centre": moments.mean[0, kept], "scale": std[kept], "largest": 1e6}
+    try:
+        total = seen.sum(local_group_products, columns=wanted, **about, **grouping.payload)
+    except QuorumError as error:
+        warnings.warn(f"subspaces are not compared: {error}", stacklevel=2)
+        return nothing
     whole(total, n=(groups,), sums=(groups, d), products=(groups, d, d))
     return _Subspaces(np.maximum(total["n"], 0), total["sums"], total["products"], rank)
 

@@ -87,18 +87,18 @@ def fewest_rows(site: Site, by: int, groups: Labels, **payload: Any) -> int:
 
     The sums of all rows less those of all groups are about the rows in none.
     """
-    return min((len(rows) for rows in _parts(site, by, groups) if len(rows)), default=0)
+    return min((len(rows) for rows in parts_of(site, by, groups) if len(rows)), default=0)
 
 
 def fewest_values(site: Site, columns: Numbers, by: int, groups: Labels, **payload: Any) -> int:
     """Return the smallest number of values that a column has in a group, or in none, of those that have any."""
     known = ~np.isnan(numbers_of(site, columns))
-    counts = [known[rows].sum(axis=0) for rows in _parts(site, by, groups)]
+    counts = [known[rows].sum(axis=0) for rows in parts_of(site, by, groups)]
     found = np.concatenate([np.zeros(0, dtype=np.int64), *counts])
     return int(found[found > 0].min(initial=len(site)))
 
 
-def _parts(site: Site, by: int, groups: Labels) -> list[NDArray[np.intp]]:
+def parts_of(site: Site, by: int, groups: Labels) -> list[NDArray[np.intp]]:
     """Return the rows of all groups, of each group and of none."""
     rows = np.arange(len(site))
     if by < 0:

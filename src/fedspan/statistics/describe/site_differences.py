@@ -71,10 +71,9 @@ def _fewest_whole(
     Where the scale of a column is 0, its values at the centre are gaps.
     """
     whole_rows = np.asarray(~np.isnan(_scaled(site, columns, centre, scale)).any(axis=1))
-    sets = [
-        np.count_nonzero(whole_rows[part] == is_one) for part in parts_of(site, by, groups) for is_one in (True, False)
-    ]
-    return min((size for size in sets if size), default=0)
+    parts = [whole_rows[part] for part in parts_of(site, by, groups)]
+    sizes = [int(np.count_nonzero(own)) for part in parts for own in (part, ~part)]
+    return min((size for size in sizes if size), default=0)
 
 
 def _scaled(site: Site, columns: Numbers, centre: Vector, scale: Vector) -> Matrix:

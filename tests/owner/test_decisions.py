@@ -318,6 +318,32 @@ def test_what_is_stopped_while_a_step_runs_does_not_leave(desk, monkeypatch):
     assert "has stopped this run" in desk.ask(run="Demo#0 x", study="t1")
 
 
+def test_what_is_withdrawn_while_a_step_runs_does_not_leave(desk, monkeypatch):
+    approved(desk, planned=plan(9))
+    owner, performed = Decisions(desk.owned.file.decisions), desk.worker._performed
+
+    def withdrawn_meanwhile(*given):
+        found = performed(*given)
+        owner.decide("t1", REFUSED, "not this one")
+        return found
+
+    monkeypatch.setattr(desk.worker, "_performed", withdrawn_meanwhile)
+    assert "has refused this study: not this one" in desk.ask(run="Demo#0 x", study="t1")
+
+
+def test_a_sum_is_one_of_its_own_run_alone(tmp_path):
+    """The name of a run could begin with that of another: a sum went on there, and ended with the other run."""
+    desk = Desk(tmp_path / "site")
+    asked = {"what": SUMS, **NUMBERS}
+    assert "another call" in desk.ask(OFFER, payload={"session": "r/0/0/a", **asked})
+    assert "key" in desk.ask(OFFER, run="r/1", payload={"session": "r/1/0/a", **asked})
+    assert desk.ask(kind="end") == "done"
+    assert desk.worker.host.vault.about("r/1/0/a") == SUMS
+    assert desk.ask(run="r/1", kind="end") == "done"
+    assert desk.worker.host.vault.about("r/1/0/a") == ""
+    desk.worker.close()
+
+
 def test_few_studies_of_a_user_may_wait(desk):
     decisions = Decisions(desk.owned.file.decisions)
     for number in range(MOST_WAITING):

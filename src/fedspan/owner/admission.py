@@ -262,6 +262,8 @@ class Admission:
         limit = self.largest_reply
         if request.kind == "call" and self.decisions is not None:  # the owner may have stopped it meanwhile
             self.decisions.check_open(request.run)
+            if self._rules is not None and self._rules.approval and request.payload is not None:
+                self.decisions.planned(request.user, request.study, request.run)
         if request.kind == "call" and limit is not None and size > limit:
             oversize = OversizeError(f"the reply has more bytes than the {limit:,} of this site's largest_reply")
             raise with_note(oversize, f"it has {size:,}")

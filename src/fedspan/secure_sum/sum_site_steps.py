@@ -294,7 +294,7 @@ def _log_spoilt(site: str, what: str, why: str) -> None:
 
 
 def _check_session(site: Site, session: str) -> None:
-    if not session.startswith(f"{site.context.run}/{site.context.number}/"):
+    if session.rpartition("/")[0] != f"{site.context.run}/{site.context.number}":
         raise FedspanError("this query of a sum names another call than the one that it came with")
 
 

@@ -247,7 +247,7 @@ class Vault:
 
     def forget(self, run: str) -> None:
         """Drop the sums of a run; its answered queries stay known."""
-        for name in [name for name in self._sessions if name.startswith(f"{run}/")]:
+        for name in [name for name in self._sessions if name.rsplit("/", 2)[0] == run]:
             del self._sessions[name]
 
     @property

@@ -83,6 +83,20 @@ def test_products_over_rows_without_gaps_are_of_few_rows_where_few_have_gaps_or_
     assert found["n"].tolist() == [present] if allowed else FEW in found
 
 
+@pytest.mark.parametrize(("complete", "allowed"), [(60, True), (30, True), (57, False), (1, False)])
+def test_rows_that_a_regression_leaves_out_are_counted(tmp_path, complete, allowed):
+    """The sums over one complete row were that row, and so was what the sums over all rows but one left over."""
+    frame = table()[["a", "b"]].assign(y=np.arange(60.0))
+    frame.loc[complete:, "b"] = np.nan
+    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', frame, 'target = "y"')
+    payload = {"drop": True, "numeric": True}
+    found = desk.ask("regression.column_sums", payload=payload)
+    everything = desk.ask("regression.column_sums", run="r 2", payload={"drop": False, "numeric": True})
+    desk.worker.close()
+    assert found["n"] == complete if allowed else FEW in found
+    assert everything["n"] == 60
+
+
 def test_a_scale_of_zero_leaves_no_single_row_out(desk):
     """0 / 0 is a gap: the sums over all rows, less those over the rows with another value, were that row."""
     guessed = table()["b"][11]

@@ -214,18 +214,19 @@ class Admission:
         if request.payload is None or rules.steps.names_it(request.step, few_rows=True):
             return
         step = find_step(request.step)
+        counted = step.fewest is not None and bool(request.payload.get(step.leaves_out, True))
         found = [installed_transforms()[id] for id in request.transforms if id in installed_transforms()]
         selecting = [one.least(len(self.site)) if one.least else 1 for one in found if one.selects]
         if selecting:
             # Parameters may make the sets smaller, and so does a selection of a selection.
             few = len(selecting) > 1 or min(selecting) < rules.least_set
-            if not step.public and (step.fewest is not None or few):
+            if not step.public and (counted or few):
                 raise PolicyError(
                     f"this site's owner allows no numbers about fewer than {rules.least_set} rows, and those of step "
                     f"{request.step!r} over a selection of rows may be: that is in the group 'single rows'"
                 )
             return
-        if step.fewest is None or (request.stage and not step.fewest_in_sums):
+        if not counted or (request.stage and not step.fewest_in_sums):
             return
         try:
             # Columns, groups and thresholds are those that the transforms show. Noise covers rows that it changes.

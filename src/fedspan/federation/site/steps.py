@@ -170,6 +170,7 @@ class Step(Installed):
     counts: frozenset[str] = frozenset()
     fewest: Callable[..., int] | None = None
     fewest_in_sums: bool = True
+    leaves_out: str = ""
     runs: Runs | None = None
     moments: bool = False
     weighted: bool = False
@@ -202,6 +203,7 @@ def step(
     counts: Iterable[str] = (),
     fewest: Callable[..., int] | None = None,
     fewest_in_sums: bool = True,
+    leaves_out: str = "",
     runs: Runs | None = None,
     moments: bool = False,
     weighted: bool = False,
@@ -234,6 +236,8 @@ def step(id: F | str | None = None, /, **settings: Any) -> F | Callable[[F], F]:
         where the payload decides it. An owner may refuse small ones. Default: all rows.
     fewest_in_sums : bool, default=True
         Whether `fewest` also limits secure sums. False where a summed number is about the rows of all sites.
+    leaves_out : str, optional
+        The parameter without which the reply is about all rows, so that `fewest` does not count them.
     runs : callable, optional
         For a step that runs another one: ``runs(payload)`` returns that step's id and payload.
     moments : bool, default=False

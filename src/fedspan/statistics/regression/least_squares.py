@@ -18,7 +18,14 @@ import numpy as np
 from fedspan.errors import InputError, MessageError
 from fedspan.federation import Federation, Site, Total, step
 from fedspan.federation.site.parameters import Labels, Matrix, Vector
-from fedspan.statistics.regression.parts.design_rows import NO_COLUMN, Design, DesignForm, column_sums, design_rows
+from fedspan.statistics.regression.parts.design_rows import (
+    COUNTED,
+    NO_COLUMN,
+    Design,
+    DesignForm,
+    column_sums,
+    design_rows,
+)
 from fedspan.statistics.regression.parts.glm_sums import local_products, local_squared_scores, residuals
 from fedspan.statistics.regression.parts.newton import inverse
 from fedspan.statistics.regression.parts.random_intercept import SiteSums, random_intercept
@@ -26,7 +33,7 @@ from fedspan.statistics.regression.parts.regression_fit import RegressionFit, sa
 from fedspan.sums.plausible_totals import whole
 
 
-@step("regression.site_products", reveals="sums", weighted=True, by_site=True)
+@step("regression.site_products", reveals="sums", weighted=True, by_site=True, **COUNTED)
 def local_site_products(
     site: Site, names: Labels, coef: Vector, level: float, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:

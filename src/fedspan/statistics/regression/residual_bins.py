@@ -16,10 +16,12 @@ from fedspan.federation import Federation, Site, step
 from fedspan.federation.site.parameters import Flags, Positive, Vector
 from fedspan.statistics.describe.parts.suppression import hidden_cells, list_sums, shown
 from fedspan.statistics.regression.parts.design_rows import (
+    COUNTED,
     Design,
     DesignForm,
     DesignRows,
     design_rows,
+    fewest_complete,
     with_site_effects,
 )
 from fedspan.statistics.regression.parts.families import FAMILIES
@@ -64,10 +66,10 @@ def _fewest_in_bins(site: Site, **payload: Any) -> int:
     """Return the fewest rows of a site in one bin of residuals or predictors, where any are."""
     found = local_residual_bins(site, **payload)
     counts = np.concatenate([found["counts"], found["rows"]])
-    return int(counts[counts > 0].min(initial=len(site)))
+    return int(counts[counts > 0].min(initial=fewest_complete(site, payload["drop"])))
 
 
-@step("regression.predictor_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
+@step("regression.predictor_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects, **COUNTED)
 def local_predictor_sums(site: Site, coef: Vector, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: n, and the sums of its rows' linear predictors and of their squares."""
     n, total, squares = 0, 0.0, 0.0

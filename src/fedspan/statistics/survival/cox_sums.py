@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import Matrix, OneOf, Vector
-from fedspan.statistics.regression.parts.design_rows import DesignForm, design_rows, with_site_effects
+from fedspan.statistics.regression.parts.design_rows import (
+    COUNTED,
+    DesignForm,
+    design_rows,
+    fewest_complete,
+    with_site_effects,
+)
 from fedspan.statistics.regression.parts.newton import Evaluation
 from fedspan.statistics.survival.event_counts import Grid, last_at_risk, smallest_cell, times_and_events, usable
 
@@ -88,7 +94,7 @@ def fewest_at_once(site: Site, grid: Vector, **form: Any) -> int:
 
     The sums over rows that leave less those over events are about the others, and so are sums over all rows less these.
     """
-    return smallest_cell(site, grid)
+    return min(smallest_cell(site, grid), fewest_complete(site, form["drop"]))
 
 
 @step(
@@ -148,7 +154,7 @@ def local_cox_sums(
     return found
 
 
-@step("survival.stratified_sums", reveals="sums", weighted=True, by_site=with_site_effects)
+@step("survival.stratified_sums", reveals="sums", weighted=True, by_site=with_site_effects, **COUNTED)
 def local_stratified_sums(site: Site, coef: Vector, ties: Ties, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: the log partial likelihood of its rows among themselves, its gradient and information."""
     k = len(coef)

@@ -219,7 +219,22 @@ def missing(y: Array) -> NDArray[np.bool_]:
     return np.asarray(found.any(axis=1) if found.ndim > 1 else found)
 
 
-@step("regression.column_sums", reveals="sums", weighted=True, moments=True, counts=["n"])
+def fewest_complete(site: Site, drop: bool, **_: Any) -> int:
+    """Return the number of rows without gaps, or of those with some, if they are left out and fewer.
+
+    The sums over all rows less those over the complete ones are about the others.
+    """
+    if not drop:
+        return len(site)
+    complete = sum(len(X) for X, _, _ in plain_rows(site, drop))
+    return min((size for size in (complete, len(site) - complete) if size), default=0)
+
+
+#: Settings of steps that leave incomplete rows out if their parameter `drop` says so.
+COUNTED: dict[str, Any] = {"fewest": fewest_complete, "fewest_in_sums": False, "leaves_out": "drop"}
+
+
+@step("regression.column_sums", reveals="sums", weighted=True, moments=True, counts=["n"], **COUNTED)
 def local_column_sums(site: Site, drop: bool, numeric: bool) -> dict[str, Any]:
     """Leaves the site: its number of rows, sums of weights, columns and targets, and numbers of values not finite."""
     d = n_columns(site)

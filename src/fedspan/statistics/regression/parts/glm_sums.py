@@ -14,6 +14,7 @@ from fedspan.errors import InputError
 from fedspan.federation import Site, step
 from fedspan.federation.site.parameters import ArrayOf, Matrix, OneOf, Vector
 from fedspan.statistics.regression.parts.design_rows import (
+    COUNTED,
     DesignForm,
     DesignRows,
     design_rows,
@@ -42,7 +43,15 @@ class _Classes:
 Classes = Annotated[NDArray[Any], _Classes()]
 
 
-@step("regression.products", reveals="sums", weighted=True, moments=True, counts=["n"], by_site=with_site_effects)
+@step(
+    "regression.products",
+    reveals="sums",
+    weighted=True,
+    moments=True,
+    counts=["n"],
+    by_site=with_site_effects,
+    **COUNTED,
+)
 def local_products(site: Site, coef: Vector, level: float, **form: Unpack[DesignForm]) -> dict[str, Any]:
     """Leaves the site: n, sums of weights and their logarithms, of Z'Z, Z'r, r and r^2; r are residuals of `coef`."""
     k = len(form["factor"])
@@ -66,7 +75,7 @@ def residuals(rows: DesignRows, coef: Vector, level: float) -> Vector:
     return np.asarray(numeric_target(rows.y) - rows.offset - level - rows.Z @ coef)
 
 
-@step("regression.glm_start", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
+@step("regression.glm_start", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects, **COUNTED)
 def local_glm_start(
     site: Site, family: FamilyName, classes: Classes, level: float, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:
@@ -97,7 +106,7 @@ def local_glm_start(
     return found
 
 
-@step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
+@step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects, **COUNTED)
 def local_glm_sums(
     site: Site, family: FamilyName, classes: Classes, coef: Vector, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:
@@ -128,7 +137,7 @@ def local_glm_sums(
     return found
 
 
-@step("regression.squared_scores", reveals="sums", weighted=True, by_site=with_site_effects)
+@step("regression.squared_scores", reveals="sums", weighted=True, by_site=with_site_effects, **COUNTED)
 def local_squared_scores(
     site: Site,
     family: SquaredName,
@@ -156,7 +165,7 @@ def local_squared_scores(
     return {"meat": np.outer(whole, whole) if meat == "cluster" else total, "clusters": int(n > 0)}
 
 
-@step("regression.separation", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects)
+@step("regression.separation", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects, **COUNTED)
 def local_separation(
     site: Site, family: FamilyName, classes: Classes, directions: Matrix, **form: Unpack[DesignForm]
 ) -> dict[str, Any]:

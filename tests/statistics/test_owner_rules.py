@@ -97,6 +97,21 @@ def test_rows_that_a_regression_leaves_out_are_counted(tmp_path, complete, allow
     assert everything["n"] == 60
 
 
+@pytest.mark.parametrize("step", ["regression.glm_start", "regression.glm_sums", "regression.squared_scores"])
+def test_a_list_of_classes_selects_no_rows(tmp_path, step):
+    """With the classes of two rows as its list, the sums were those of these rows."""
+    desk = Desk(tmp_path / "a", 'steps = ["summaries"]', table()[["a", "b"]].assign(y=np.arange(60.0)), 'target = "y"')
+    about = {"regression.glm_start": {"level": 0.0}, "regression.glm_sums": {"coef": np.zeros(2)}}
+    scores = {"coef": np.zeros(2), "level": 0.0, "meat": "HC0", "bread": np.eye(2)}
+    families = ["binomial"] if step == "regression.squared_scores" else ["binomial", "multinomial"]
+    for place, family in enumerate(families):
+        payload = {**COX, "family": family, "classes": np.array([57.0, 58.0]), **about.get(step, scores)}
+        found = desk.ask(step, run=f"r {place}", payload=payload)
+        assert isinstance(found, dict), found
+        assert not any(np.any(found[name]) for name in set(found) - {"n", "bad"})
+    desk.worker.close()
+
+
 def test_a_scale_of_zero_leaves_no_single_row_out(desk):
     """0 / 0 is a gap: the sums over all rows, less those over the rows with another value, were that row."""
     guessed = table()["b"][11]

@@ -63,9 +63,9 @@ def _pearson(rows: DesignRows, family: str, classes: Any, coef: Vector, scale: f
 
 
 def _fewest_in_bins(site: Site, **payload: Any) -> int:
-    """Return the fewest rows of a site in one bin of residuals or predictors, where any are."""
+    """Return the fewest rows of a site in one bin of residuals or predictors, or in none, where any are."""
     found = local_residual_bins(site, **payload)
-    counts = np.concatenate([found["counts"], found["rows"]])
+    counts = np.concatenate([found["counts"], found["rows"], [len(site) - found["rows"].sum()]])
     return int(counts[counts > 0].min(initial=fewest_complete(site, payload["drop"])))
 
 

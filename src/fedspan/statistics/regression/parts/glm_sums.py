@@ -103,7 +103,7 @@ def local_glm_start(
             found["exposure"] += float(w @ np.exp(np.clip(rows.offset, -700.0, 300.0)))
             found["shifted"] += float(w @ (y * rows.offset))
             found["constant"] += float(w @ gammaln(y + 1.0))
-    return found
+    return _of_all_rows(found, found["bad"])
 
 
 @step("regression.glm_sums", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects, **COUNTED)
@@ -114,9 +114,11 @@ def local_glm_sums(
     p = len(coef)
     found: dict[str, Any] = {"n": 0, "loglik": 0.0, "deviance": 0.0, "pearson": 0.0}
     found |= {"gradient": np.zeros(p), "information": np.zeros((p, p))}
+    bad = 0
     for rows in design_rows(site, **form):
         y, known = targets(rows, family, classes)
         w = rows.weights * known
+        bad += int((~known).sum())
         found["n"] += len(y)
         if family == "multinomial":
             _add_multinomial(found, rows.Z, y, w, coef, len(classes))
@@ -134,7 +136,13 @@ def local_glm_sums(
     for key in ("deviance", "pearson"):  # of coefficients on the way to infinity
         if not math.isfinite(found[key]):
             found[key] = 1e90 if found[key] > 0 else 0.0
-    return found
+    return _of_all_rows(found, bad)
+
+
+def _of_all_rows(found: dict[str, Any], bad: int) -> dict[str, Any]:
+    """Return sums, of no rows where some have targets that no request lists: a list must not select rows."""
+    kept = found if not bad else {"n", "bad"}
+    return {name: value if name in kept else np.zeros_like(value)[()] for name, value in found.items()}
 
 
 @step("regression.squared_scores", reveals="sums", weighted=True, by_site=with_site_effects, **COUNTED)
@@ -153,8 +161,9 @@ def local_squared_scores(
     `bread` is the inverse of the information: "HC2" and "HC3" divide by what a row leaves free of itself.
     """
     p = len(coef)
-    total, whole, n = np.zeros((p, p)), np.zeros(p), 0
+    total, whole, n, bad = np.zeros((p, p)), np.zeros(p), 0, 0
     for rows in design_rows(site, **form):
+        bad += 0 if family == "gaussian" else int((~targets(rows, family, classes)[1]).sum())
         S = _scores(rows, family, classes, coef, level)
         if meat in ("HC2", "HC3"):
             lever = rows.weights * np.einsum("ij,jk,ik->i", rows.Z, bread, rows.Z)
@@ -162,7 +171,8 @@ def local_squared_scores(
         total += S.T @ S
         whole += S.sum(axis=0)
         n += len(S)
-    return {"meat": np.outer(whole, whole) if meat == "cluster" else total, "clusters": int(n > 0)}
+    found = {"meat": np.outer(whole, whole) if meat == "cluster" else total, "clusters": int(n > 0)}
+    return _of_all_rows(found, bad)
 
 
 @step("regression.separation", reveals="sums", weighted=True, counts=["n"], by_site=with_site_effects, **COUNTED)

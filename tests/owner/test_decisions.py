@@ -144,6 +144,21 @@ def test_a_call_that_is_done_again_does_not_tell_whether_it_fails(tmp_path):
     desk.worker.close()
 
 
+def test_a_call_that_is_done_again_is_about_as_many_rows_as_its_reply_would_be(tmp_path):
+    """No sums about few rows leave, and another step told what was done to the state with them."""
+    desk = Desk(tmp_path / "site")
+    centres = {"done": 0, "turn": 0, "draw": 0, "blocks": 1, "Y": np.zeros((1, 2)), "counts": None}
+    for kind in ("call", "redo"):
+        assert "single rows" in desk.ask("atlases.centres", run=kind, kind=kind, payload=centres)
+    assert [line["outcome"] for line in desk.lines()] == ["refused"] * 2
+    run = desk.worker.store.run("secure")
+    run.begin("alice", desk.worker.fingerprint)
+    run.secure(2)  # a run of secure sums gets no single replies
+    assert desk.ask("atlases.centres", run="secure", kind="redo", payload=centres) == "done"
+    assert "secure sums only" in desk.ask("atlases.centres", run="secure", number=1, payload=centres)
+    desk.worker.close()
+
+
 def test_two_arrays_whose_digests_agree_in_64_bits_are_two(desk, monkeypatch):
     """Approvals had 64 bits of a digest: two arrays with the same ones, one of them harmless, can be found in hours."""
     harmless, harmful = np.zeros(3), np.ones(3)

@@ -38,8 +38,9 @@ class OwnerRequest:
     is the id of the step that runs. In a secure sum it is that of the step whose replies are added up, and `stage`
     names the round. `how` is ``"ask"``, ``"sum"``, ``"mean"`` or ``"merge"``. `study` is the ticket of a study that was
     proposed. `transforms` has the ids of transforms, `views` the transforms with their parameters. `payload` holds the
-    parameters of the step, or is ``None`` where an earlier round of the sum was checked with them. `repeated` marks a
-    call that gets its earlier reply again, `ran` one for which data were read.
+    parameters of the step, or is ``None`` where an earlier round of the sum was checked with them. `summed` marks a
+    call in a run that gets no single replies, `repeated` one that gets its earlier reply again, `ran` one for which
+    data were read.
     """
 
     user: str = ""
@@ -54,6 +55,7 @@ class OwnerRequest:
     stage: str = ""
     study: str = ""
     payload: Mapping[str, Any] | None = None
+    summed: bool = False
     repeated: bool = False
     ran: bool = False
     views: tuple[Transform, ...] = ()
@@ -226,7 +228,7 @@ class Admission:
                     f"{request.step!r} over a selection of rows may be: that is in the group 'single rows'"
                 )
             return
-        if not counted or (request.stage and not step.fewest_in_sums):
+        if not counted or (request.summed and not step.fewest_in_sums):
             return
         try:
             # Columns, groups and thresholds are those that the transforms show. Noise covers rows that it changes.

@@ -199,10 +199,11 @@ class SiteWorker:
     def _reply(self, opened: Opened, head: RequestHead, request: OwnerRequest, file: RunFile) -> Response:
         call = site_call(opened, head, self.site.name)
         request.payload, request.views = call.payload, call.transforms
+        request.summed = bool(head.stage or file.least)
         if call.step.runs is not None:  # the owner's rules are about the step whose replies are added up
             request.step, inner = call.step.runs(call.payload)
             request.payload = find_step(request.step).validated(inner)
-        elif head.kind == "redo":  # no reply leaves, as in a secure sum
+        elif head.kind == "redo":  # no reply leaves, but what it does to the state may, where single replies do
             request.stage = "redo"
         elif head.stage:
             request.step, request.payload = self.host.vault.about(call.session) or request.step, None

@@ -145,7 +145,7 @@ def test_a_call_that_is_done_again_does_not_tell_whether_it_fails(tmp_path):
 
 
 def test_a_call_that_is_done_again_is_about_as_many_rows_as_its_reply_would_be(tmp_path):
-    """No sums about few rows leave, and another step told what was done to the state with them."""
+    """No sums about few rows leave. Another step would show what was done to the state with them."""
     desk = Desk(tmp_path / "site")
     centres = {"done": 0, "turn": 0, "draw": 0, "blocks": 1, "Y": np.zeros((1, 2)), "counts": None}
     for kind in ("call", "redo"):
